@@ -1,0 +1,4 @@
+#pragma once
+#ifndef assert
+#define assert(condition) ((void)0)
+#endif

@@ -1,0 +1,2 @@
+// cuda_runtime.h is part of NVRTC itself.
+#pragma once

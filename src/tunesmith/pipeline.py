@@ -1,0 +1,114 @@
+"""Many configurations through the gates at once: compilers on all cores, the device always with something to do.
+
+`fill` asks for configurations until enough are under way; `next` gives the next finished trial. On a GPU compiling,
+gating and measuring overlap: a thread waits for the device while this one feeds the compilers. On a CPU device nothing is
+measured while a compiler runs. Builds are taken to the device in the order in which they finish.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+
+from tunesmith.binding import Binding
+from tunesmith.build import Build
+from tunesmith.evaluate import Evaluator, Prepared
+from tunesmith.task import Setting, Workload
+from tunesmith.template import Config
+from tunesmith.trial import Trial
+
+Ask = Callable[[], tuple[Binding, Config] | None]
+POLL_S = 0.02
+
+
+@dataclass
+class _UnderWay:
+    """A configuration whose programs are being built."""
+
+    prepared: Prepared
+    keys: dict[Setting, str]
+    builds: dict[str, Build] = field(default_factory=dict)
+
+    @property
+    def built(self) -> bool:
+        return all(key in self.builds for key in self.keys.values())
+
+
+class Pipeline:
+    """Configurations in, trials out."""
+
+    def __init__(self, evaluator: Evaluator, workloads: Sequence[Workload], *, depth: int | None = None) -> None:
+        self.evaluator, self.workloads = evaluator, tuple(workloads)
+        self.depth = depth or 3 * evaluator.compilers.processes
+        self.asked = 0
+        self.busy_s = 0.0  # of the device
+        self._building: dict[int, _UnderWay] = {}
+        self._ready: deque[_UnderWay] = deque()
+        self._done: deque[Trial] = deque()
+        self._device = ThreadPoolExecutor(1, "device")
+        self._running: Future[Trial] | None = None
+        self._alone = evaluator.device.kind == "cpu"
+
+    @property
+    def under_way(self) -> int:
+        return len(self._building) + len(self._ready) + (self._running is not None)
+
+    def fill(self, ask: Ask) -> None:
+        """Ask for configurations until enough are under way, or there are no more."""
+        while self.under_way < self.depth:
+            asked = ask()
+            if asked is None:
+                return
+            self.asked += 1
+            prepared = self.evaluator.prepare(self.asked, *asked, self.workloads)
+            if isinstance(prepared, Trial):
+                self._done.append(prepared)
+                return  # told at once: a strategy learns from an illegal one before it asks again
+            self._building[self.asked] = _UnderWay(prepared, self.evaluator.submit(prepared))
+
+    def next(self) -> Trial | None:
+        """The next finished trial; None where nothing is under way."""
+        while not self._done:
+            if not self.under_way:
+                return None
+            self._collect()
+            self._start()
+        return self._done.popleft()
+
+    def _collect(self) -> None:
+        """Take what has finished: builds from the compilers, a trial from the device."""
+        taken = self.evaluator.compilers.take(POLL_S if self._building else 0.0)
+        while taken is not None:
+            key, build = taken
+            for number, waiting in list(self._building.items()):
+                if key in waiting.keys.values():
+                    waiting.builds[key] = build
+                    if waiting.built:
+                        self._ready.append(self._building.pop(number))
+            taken = self.evaluator.compilers.take(0.0)
+        if self._running is not None:
+            if not self._building:
+                wait([self._running], timeout=1.0)
+            if self._running.done():
+                self._done.append(self._running.result())
+                self._running = None
+
+    def _start(self) -> None:
+        if self._running is not None or not self._ready or (self._alone and self._building):
+            return
+        self._running = self._device.submit(self._finish, self._ready.popleft())
+
+    def _finish(self, ready: _UnderWay) -> Trial:
+        started = time.monotonic()
+        builds = {setting: ready.builds[key] for setting, key in ready.keys.items()}
+        trial = self.evaluator.finish(ready.prepared, builds)
+        took = time.monotonic() - started
+        self.busy_s += took
+        compiled = sum(build.seconds for build in builds.values() if not build.cached)
+        return replace(trial, seconds={**trial.seconds, "compile": compiled, "device": took})
+
+    def close(self) -> None:
+        self._device.shutdown(wait=False, cancel_futures=True)
