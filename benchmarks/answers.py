@@ -75,18 +75,9 @@ def trial_all(evaluator: Evaluator, binding: Binding, workloads: list[Workload],
     if not binding.template.parameters:
         return [default]
     space = Space(binding.template, evaluator.task, settings=evaluator.task.settings(workloads))
-    sampled = iter(space.sample(configs, np.random.default_rng(0)))
+    sampled = space.sample(configs, np.random.default_rng(0))
     pipeline = Pipeline(evaluator, workloads)
-    trials = [default]
-
-    def ask() -> tuple[Binding, Any] | None:
-        config = next(sampled, None)
-        return None if config is None else (binding, config)
-
-    pipeline.fill(ask)
-    while (trial := pipeline.next()) is not None:
-        trials.append(trial)
-        pipeline.fill(ask)
+    trials = [default, *pipeline.through((number, binding, config) for number, config in enumerate(sampled, 1))]
     pipeline.close()
     return trials
 

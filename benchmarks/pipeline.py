@@ -58,18 +58,8 @@ def ours(device_name: str, configs: int) -> tuple[dict[str, Any], list[dict[str,
         while compilers.pending:
             compilers.take(1.0)
         pipeline = Pipeline(evaluator, [workload])
-        waiting = iter(chosen)
         started = time.monotonic()
-        trials = []
-
-        def ask() -> tuple[Binding, Any] | None:
-            config = next(waiting, None)
-            return None if config is None else (binding, config)
-
-        pipeline.fill(ask)
-        while (trial := pipeline.next()) is not None:
-            trials.append(trial)
-            pipeline.fill(ask)
+        trials = list(pipeline.through((number, binding, config) for number, config in enumerate(chosen, 1)))
         seconds = time.monotonic() - started
         pipeline.close()
     device.close()
@@ -107,7 +97,7 @@ def kernel_tuner(chosen: list[dict[str, Any]]) -> dict[str, Any]:
     template = Template.load(ROOT / "suite" / TASK / "templates" / FILE)
     workload = next(w for w in task.workloads if w.name == WORKLOAD)
     from tunesmith.backends.cuda import device_limits
-    from tunesmith.check import Oracle
+    from tunesmith.checker import Oracle
 
     binding, limits = Binding(template, task), device_limits()
     oracle = Oracle(task)

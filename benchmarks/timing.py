@@ -45,7 +45,7 @@ def candidate(task_name: str, file: str, workload_name: str) -> tuple[Any, Any]:
     from tunesmith.backends.cuda import device_limits
     from tunesmith.binding import Binding
     from tunesmith.build import Program
-    from tunesmith.check import Checker
+    from tunesmith.checker import Checker
     from tunesmith.gates import program_of
     from tunesmith.launch import ResolvedLaunch
     from tunesmith.messages import Candidate

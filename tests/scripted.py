@@ -17,7 +17,7 @@ from tunesmith import worker
 from tunesmith.backends.null import NullSession
 from tunesmith.backends.session import Placed
 from tunesmith.build import BUILT, Build, Kernel
-from tunesmith.check import Checker
+from tunesmith.checker import Checker
 from tunesmith.evaluate import Evaluator
 from tunesmith.launch import Pointer, ResolvedLaunch, ResolvedWorkspace
 from tunesmith.messages import Candidate, Open

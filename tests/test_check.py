@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 
 from scripted import COUNT, Launched, ScriptedDevice, candidate, checker, evaluator, linear, linear_task
+from tunesmith import checker as checker_module
 from tunesmith import front
-from tunesmith.check import Checker
+from tunesmith.checker import Checker
 from tunesmith.data import draw, expected
+from tunesmith.messages import Candidate, RunCheck
 from tunesmith.mutants import mutants
 from tunesmith.process import Died
 from tunesmith.review import check_task
@@ -144,10 +147,8 @@ def test_every_distribution_is_tried_and_the_first_failure_named() -> None:
 
 def test_only_some_rows_of_a_large_output_meet_the_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest are compared with the baseline on the device's own data: a wrong row outside the sample is found there."""
-    from tunesmith import check
-
-    monkeypatch.setattr(check, "LARGE", 10)
-    monkeypatch.setattr(check, "SAMPLED_ROWS", 4)
+    monkeypatch.setattr(checker_module, "LARGE", 10)
+    monkeypatch.setattr(checker_module, "SAMPLED_ROWS", 4)
     task = linear_task()
     workload = task.workloads[0]
     device = ScriptedDevice({"linear": linear})
@@ -280,8 +281,8 @@ def test_two_checkers_on_one_device_do_not_take_each_others_data() -> None:
 
 
 def test_a_row_that_the_oracle_does_not_compute_is_compared_with_the_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tunesmith.check.LARGE", 100)
-    monkeypatch.setattr("tunesmith.check.SAMPLED_ROWS", 8)
+    monkeypatch.setattr(checker_module, "LARGE", 100)
+    monkeypatch.setattr(checker_module, "SAMPLED_ROWS", 8)
     task = linear_task(rows="T", workloads=[Workload("tall", T=300, d=33)])
 
     def tall(k: Launched) -> None:
@@ -325,3 +326,76 @@ def test_a_callable_whose_library_is_missing_decides_nothing(
     assert front._file(file)["status"] == status
     assert report.right
     assert not absent or file.reason == f"not here: {absent} is not installed"
+
+
+# --- batch invariance --------------------------------------------------------------------------------------------------
+
+
+def of_rows(workload: Workload) -> Candidate:
+    """A candidate whose grid is its number of rows."""
+    one = candidate()
+    return replace(one, launches=tuple(replace(launch, grid=(workload.dims["T"], 1, 1)) for launch in one.launches))
+
+
+def row_by_row(k: Launched) -> None:
+    count = 33 * k.launch.grid[0]
+    k.floats("out", count)[:] = 2 * k.floats("x", count) + 1
+
+
+def verified(script: Any, **changes: Any) -> tuple[ScriptedDevice, Any]:
+    task = linear_task(**{"batch_invariant": True, **changes})
+    device = ScriptedDevice({"linear": script})
+    judge, workload = checker(device, task), task.workloads[0]
+    return device, judge.verify(of_rows(workload), workload, of_rows)
+
+
+def test_rows_with_the_same_bits_at_three_sizes_are_batch_invariant() -> None:
+    device, found = verified(row_by_row)
+    assert found.status is Status.OK, found.reason
+    sizes = [m.candidate.launches[0].grid[0] for m in device.said if isinstance(m, RunCheck)]
+    assert set(sizes) == {7, 4, 1}
+    assert sizes[-2:] == [1, 4]
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_row_whose_bits_depend_on_the_number_of_rows_is_wrong_only_where_that_was_ruled_out(size: int) -> None:
+    def script(k: Launched) -> None:
+        row_by_row(k)
+        if k.launch.grid[0] == size:  # another order of summation, say: right within any tolerance
+            last = k.floats("out", 33, 33 * (size - 1))
+            last[:] = np.nextafter(last, np.float32(np.inf))
+
+    _, found = verified(script)
+    assert found.status is Status.WRONG
+    assert found.reason == f"batch_invariant, T={size}: 1 of {size} rows of out have other bits than among more rows"
+    assert verified(script, batch_invariant=False)[1].status is Status.OK
+
+
+def test_fewer_rows_are_looked_at_like_any_run() -> None:
+    _, found = verified(linear)  # all rows, however many there are
+    assert found.status is Status.WRONG
+    assert found.reason.startswith("batch_invariant, T=1: wrote outside out")
+
+
+def test_a_size_that_is_not_served_is_left_out() -> None:
+    task = linear_task(batch_invariant=True)
+    judge = checker(ScriptedDevice({"linear": linear}), task)
+    assert judge.verify(candidate(), task.workloads[0], lambda _: None).status is Status.OK
+
+
+def test_what_a_partial_output_leaves_open_may_differ() -> None:
+    arguments = [Input("x", "f32[T, d]"), Output("out", "f32[T, d]", partial="any")]
+    task = linear_task(arguments=arguments, batch_invariant=True)
+    task.oracle = lambda x: np.ma.array(2 * x + 1, mask=np.broadcast_to(np.arange(33) == 5, x.shape))
+
+    def script(at: int) -> Any:
+        def run(k: Launched) -> None:
+            row_by_row(k)
+            if k.launch.grid[0] == 4:
+                k.floats("out", 1, at)[0] += np.float32(1e-6)
+
+        return run
+
+    for at, status in ((5, Status.OK), (6, Status.WRONG)):
+        judge = checker(ScriptedDevice({"linear": script(at)}), task)
+        assert judge.verify(of_rows(task.workloads[0]), task.workloads[0], of_rows).status is status

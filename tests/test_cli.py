@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tunesmith import cli, device, front
+from tunesmith import cli, device, front, review
 from tunesmith.backends import opencl, opencl_runtime
 from tunesmith.errors import MissingError
 from tunesmith.limits import named
@@ -85,7 +85,7 @@ def test_a_configuration_needs_a_template(run: Run, tmp_path: Path, monkeypatch:
     )
     monkeypatch.setattr(front.Device, "limits", named("sm_90"))
     monkeypatch.setattr(front, "find_device", lambda *_, **__: front.Device("cuda", 0))
-    monkeypatch.setattr(front, "load", lambda _: None)
+    monkeypatch.setattr(review, "load", lambda _: None)
     code, _, err = run("check", str(tmp_path), "--config", "VEC=4")
     assert (code, err) == (2, "error: --config is for templates; the task bare has none in cuda\n")
 

@@ -11,23 +11,20 @@ from hypothesis import strategies as st
 
 from tunesmith.column import Column
 from tunesmith.columns import columns
-from tunesmith.expression import (
+from tunesmith.expression import Expression, Undefined, Value, evaluate
+from tunesmith.grammar import (
     FUNCTIONS,
     LIMIT,
     Binary,
     Call,
     Compare,
     Conditional,
-    Expression,
     Logic,
     Lookup,
     Name,
     Node,
     Number,
     Unary,
-    Undefined,
-    Value,
-    evaluate,
 )
 
 

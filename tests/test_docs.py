@@ -27,7 +27,7 @@ LINKING = [*PAGES, ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("decisions/*.md"))]
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r"(?:^File: (?P<above>\S+)\s*\Z)|(?:title=\"?(?P<info>[^\s\"]+))", re.MULTILINE)
 ORDERS = re.compile(r"<!-- ([^\n]*) -->\s*\Z")
-VERBS_OF_LATER = {"search", "resume", "replay", "runs", "show", "prove", "cache", "refactor", "tune", "answer", "init", "report",
+VERBS_OF_LATER = {"refactor", "tune", "answer", "init", "report",
                   "compare", "skill", "explain", "mcp", "export"}  # fmt: skip
 
 
@@ -62,7 +62,8 @@ class Page:
         return page
 
     def write_files(self, folder: Path) -> None:
-        (folder / "suite").symlink_to(ROOT / "suite")
+        for name in ("suite", "benchmarks"):
+            (folder / name).symlink_to(ROOT / name)
         for block in self.blocks:
             if block.file:
                 path = folder / block.file
@@ -192,7 +193,7 @@ def test_make_targets_are_those_that_there_are() -> None:
 
 
 def test_the_header_s_keys_are_documented() -> None:
-    from tunesmith.expression import FUNCTIONS, LOOKUPS
+    from tunesmith.grammar import FUNCTIONS, LOOKUPS
     from tunesmith.header import KEYS, OPTIONS
     from tunesmith.limits import FACTS
 
@@ -206,8 +207,9 @@ def test_the_header_s_keys_are_documented() -> None:
 def test_what_a_task_may_declare_is_documented() -> None:
     from dataclasses import fields
 
+    from tunesmith.argument import Argument
     from tunesmith.dtype import DTYPES
-    from tunesmith.task import Argument, Dim, Task
+    from tunesmith.task import Dim, Task
     from tunesmith.tolerance import BY_NAME
     from tunesmith.values import DISTRIBUTIONS
 

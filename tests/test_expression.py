@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunesmith.errors import ExpressionError
-from tunesmith.expression import LIMIT, Expression, Undefined, Value, arithmetic
+from tunesmith.expression import Expression, Undefined, Value, arithmetic
+from tunesmith.grammar import LIMIT
 
 NAMES: dict[str, Value] = {"a": 7, "b": 2, "zero": 0, "mode": "red", "red": "red", "half": Fraction(1, 2), "yes": True}
 

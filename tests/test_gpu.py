@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tunesmith import checker
 from tunesmith.binding import Binding
 from tunesmith.compiling import Compilers
 from tunesmith.device import Device, find_device
@@ -104,7 +105,7 @@ def test_what_is_wrong_is_caught(device: Device, compilers: Compilers, body: str
 def test_a_kernel_that_never_ends_costs_one_trial(
     device: Device, compilers: Compilers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tunesmith.check.TIMEOUT_S", 5.0)
+    monkeypatch.setattr(checker, "TIMEOUT_S", 5.0)
     body = "{ int i = blockIdx.x * 256 + threadIdx.x; while (*(volatile const float*)x > -1e30f) { } if (i < n) y[i] = 0; }"
     trial = run(device, compilers, SIGNATURE + body)
     assert trial.status is Status.HUNG, trial.reason

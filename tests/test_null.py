@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,11 +24,9 @@ from tunesmith.evaluate import Evaluator
 from tunesmith.launch import Pointer, ResolvedLaunch
 from tunesmith.limits import named
 from tunesmith.messages import Candidate, Case, Host, Open, RunCheck
-from tunesmith.space import Space
-from tunesmith.subject import Live, Subject
 from tunesmith.task import Input, Output, Task, Workload, dynamic
 from tunesmith.template import Template
-from tunesmith.trial import Status
+from tunesmith.trial import Status, Trial
 
 SOURCE = """/* tunesmith 1
 entry = "scale"
@@ -53,6 +51,17 @@ extern "C" __global__ void scale(const float* x, float* out, int T) {
 }
 """
 DEFAULT = {"BLOCK": 128, "VEC": 1, "NAMED": 0, "BROKEN": 0}
+
+
+@dataclass(frozen=True)
+class Held:
+    """A template on a device."""
+
+    evaluator: Evaluator
+    binding: Binding
+
+    def evaluate(self, config: dict[str, int], number: int = 0) -> Trial:
+        return self.evaluator.evaluate(number, self.binding, config, self.evaluator.workloads())
 
 
 def a_task() -> Task:
@@ -124,33 +133,30 @@ def compilers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compilers]:
 
 
 @pytest.fixture(scope="module")
-def opened(compilers: Compilers) -> Iterator[dict[str, Live]]:
+def opened(compilers: Compilers) -> Iterator[dict[str, Held]]:
     """The template on a null device of each kind."""
     found, devices = {}, []
     for name in ("null:sm_90", "null:sm_80", "null:sm_90:invented"):
         devices.append(find_device(name))
         task, template = a_task(), Template.parse(SOURCE, name="scale", language="cuda")
         evaluator = Evaluator(task, devices[-1], compilers)
-        space = Space(template, task, limits=evaluator.limits)
-        found[name] = Live(evaluator, Binding(template, task), space, evaluator.workloads())
+        found[name] = Held(evaluator, Binding(template, task))
     yield found
     for device in devices:
         device.close()
 
 
 @pytest.fixture
-def subjects(opened: dict[str, Live]) -> dict[str, Live]:
+def subjects(opened: dict[str, Held]) -> dict[str, Held]:
     for subject in opened.values():
         subject.evaluator.seen.clear()
         subject.evaluator.baseline_us.clear()
     return opened
 
 
-def test_it_builds_and_stops_there(subjects: dict[str, Live]) -> None:
+def test_it_builds_and_stops_there(subjects: dict[str, Held]) -> None:
     for name in ("null:sm_90", "null:sm_80"):
-        subject: Subject = subjects[name]
-        assert isinstance(subject, Subject)
-        trial = subject.evaluate(DEFAULT, number=3)
+        trial = subjects[name].evaluate(DEFAULT, number=3)
         assert (trial.number, trial.status, trial.reason) == (3, Status.OK, NOT_RUN)
         assert (trial.cells, trial.score, trial.measured) == ({}, None, False)
         ((kernel,),) = trial.resources.values()
@@ -166,21 +172,21 @@ def test_it_builds_and_stops_there(subjects: dict[str, Live]) -> None:
         ({"BLOCK": 2048}, Status.OVER_LIMITS, "2048 threads per block"),
     ],
 )
-def test_the_gates_apply(subjects: dict[str, Live], change: dict[str, int], status: Status, reason: str) -> None:
+def test_the_gates_apply(subjects: dict[str, Held], change: dict[str, int], status: Status, reason: str) -> None:
     for subject in subjects.values():
         trial = subject.evaluate({**DEFAULT, **change})
         assert trial.status is status
         assert reason in trial.reason
 
 
-def test_equal_code_is_a_duplicate(subjects: dict[str, Live]) -> None:
+def test_equal_code_is_a_duplicate(subjects: dict[str, Held]) -> None:
     subject = subjects["null:sm_90"]
     assert subject.evaluate(DEFAULT, number=1).status is Status.OK
     twin = subject.evaluate({**DEFAULT, "NAMED": 1}, number=2)
     assert (twin.status, twin.twin, twin.score) == (Status.DUPLICATE, 1, None)
 
 
-def test_invented_times_rank_and_say_what_they_are(subjects: dict[str, Live]) -> None:
+def test_invented_times_rank_and_say_what_they_are(subjects: dict[str, Held]) -> None:
     subject = subjects["null:sm_90:invented"]
     default = subject.evaluate(DEFAULT)
     assert default.score is None  # no baseline yet
@@ -196,7 +202,7 @@ def test_invented_times_rank_and_say_what_they_are(subjects: dict[str, Live]) ->
     assert subject.evaluate({**DEFAULT, "BLOCK": 256, "VEC": 4}).cells == other.cells
 
 
-def test_a_check_by_hand_is_refused(subjects: dict[str, Live]) -> None:
+def test_a_check_by_hand_is_refused(subjects: dict[str, Held]) -> None:
     evaluator = subjects["null:sm_90:invented"].evaluator
     prepared = evaluator.prepare(0, subjects["null:sm_90"].binding, DEFAULT, evaluator.workloads()[:1])
     assert not hasattr(prepared, "status")
@@ -207,9 +213,9 @@ def test_a_check_by_hand_is_refused(subjects: dict[str, Live]) -> None:
     assert checked.reason == NOT_RUN
 
 
-def test_a_callable_baseline_has_no_time(subjects: dict[str, Live]) -> None:
+def test_a_callable_baseline_has_no_time(subjects: dict[str, Held]) -> None:
     for subject in subjects.values():
-        cell = subject.evaluator.time(Host("somewhere", "name", {}), subject.workloads[0])
+        cell = subject.evaluator.time(Host("somewhere", "name", {}), subject.evaluator.workloads()[0])
         assert (cell.reason, cell.timing) == (NOT_RUN, None)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -201,3 +203,35 @@ def test_an_nvcc_line(tmp_path: Path) -> None:
 def test_nvcc_says_what_is_wrong() -> None:
     assert failed(ONE.replace("1;", "1"), compiler="nvcc").reason.endswith('error: expected a ";"')
     assert "no kernel 'other' in the source; it has: k" in failed(ONE, "other", compiler="nvcc").reason
+
+
+# --- a compiler that says nothing --------------------------------------------------------------------------------------
+
+SILENT = """
+import types
+from cuda.bindings import nvrtc as real
+from tunesmith.backends import nvrtc
+from tunesmith.build import Program
+
+asked = []
+
+def compile_silently(handle, count, options):  # as from its own cache: nothing is assembled, nothing is said
+    asked.extend(options)
+    kept = [o for o in options if b"ptxas" not in o]
+    return real.nvrtcCompileProgram(handle, len(kept), kept)
+
+names = {name: getattr(real, name) for name in dir(real) if name.startswith("nvrtc")}
+nvrtc._nvrtc = lambda: types.SimpleNamespace(**{**names, "nvrtcCompileProgram": compile_silently})
+source = 'extern "C" __global__ void k(int* p) { *p = 1; }'
+built = nvrtc.compile_program(Program("cuda", source, ("k",), "sm_90a", ("-std=c++17",)), "key")
+assert (built.status, built.log) == ("built", ""), built
+assert bytes([32])[0] == 32, "the space of this process was overwritten"
+assert eval(compile('f"{1} {2}"', "later", "eval")) == "1 2"
+assert b"--no-cache" in asked  # else a kernel met before would tell no spills
+"""
+
+
+def test_an_empty_log_leaves_the_process_as_it_was(tmp_path: Path) -> None:
+    fresh = ["-B", "-X", f"pycache_prefix={tmp_path}"]  # compiled here: what comes from a .pyc shares no `bytes`
+    done = subprocess.run([sys.executable, *fresh, "-c", SILENT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -109,7 +109,7 @@ def test_without_poison_between_the_arms_a_stale_output_would_do(monkeypatch: py
 
 def test_a_claim_rests_on_what_the_challenger_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
     """Garbage that is the same every time passes every look; the output that is given back and judged is the gate."""
-    from tunesmith.check import Checker
+    from tunesmith.checker import Checker
 
     monkeypatch.setattr(Checker, "timed_reason", lambda *_: "")
     assert played(garbage).reason == ""

@@ -13,7 +13,6 @@ import pytest
 
 from tunesmith.errors import UsageError
 from tunesmith.recorded import Recording
-from tunesmith.subject import Subject
 from tunesmith.trial import Status
 
 FOLDER = Path(__file__).parents[1] / "benchmarks" / "recorded"
@@ -147,11 +146,6 @@ def test_by_the_name_of_a_device() -> None:
     assert len(Recording.named(f"recorded:{files}").workloads) == 2
     with pytest.raises(UsageError, match="names no recording"):
         Recording.named("recorded")
-
-
-def test_a_recording_is_a_subject() -> None:
-    subject: Subject = recording("pnpoly_3090")
-    assert isinstance(subject, Subject)
 
 
 # --- odd files ---------------------------------------------------------------------------------------------------------

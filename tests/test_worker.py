@@ -23,7 +23,7 @@ from scripted import (
     linear_task,
 )
 from tunesmith import rotation, worker
-from tunesmith.check import Checker
+from tunesmith.checker import Checker
 from tunesmith.data import layouts
 from tunesmith.dtype import dtype
 from tunesmith.launch import Drawn, Pointer, ResolvedWorkspace
@@ -237,6 +237,14 @@ def cached_by_some_contents(k: Launched) -> None:
     k.floats("out", COUNT)[:] = k.state[key]
 
 
+def all_in_the_first_call(k: Launched) -> None:
+    """Once it has met the buffers, does the work of all launches in one, and nothing in the others."""
+    met = k.state.setdefault("met", {})
+    met[k.address("out")] = (k.floats("x", COUNT), k.floats("out", COUNT))
+    for x, out in met.values() if np.isnan(k.floats("out", 1)[0]) or not k.timed else ():
+        out[:] = 2 * x + 1
+
+
 def half_when_timed(k: Launched) -> None:
     linear(k)
     if k.timed:
@@ -256,7 +264,7 @@ def notes_beside_its_output_when_timed(k: Launched) -> None:
         k.floats("out", 1, COUNT)[0] = 1.0
 
 
-LAZY = [counting, by_pointer, cached_by_pointer, cached_by_some_contents, half_when_timed,
+LAZY = [counting, by_pointer, cached_by_pointer, cached_by_some_contents, all_in_the_first_call, half_when_timed,
         packs_its_input_when_timed, notes_beside_its_output_when_timed]  # fmt: skip
 
 
@@ -294,6 +302,11 @@ def test_without_poison_before_each_pass_work_done_once_would_do(
 def test_without_a_look_after_each_sample_a_count_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Arm, "look", lambda *_, **__: [])
     assert timed(counting).status is Status.OK  # the one run alone at the end is from a fresh program
+
+
+def test_without_a_look_at_launches_to_come_one_could_do_the_work_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Arm, "_ahead", lambda _: "")
+    assert timed(all_in_the_first_call).status is Status.OK
 
 
 def test_without_exchanged_elements_a_cache_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -449,6 +462,18 @@ def test_no_message_carries_an_expected_output() -> None:
     for message in device.said:
         if isinstance(message, Case):
             assert all(set(content) <= {"x"} for content in message.contents)
+
+
+def test_no_message_carries_the_seed() -> None:
+    """Nor do the environment and the arguments of the process, which are made without it: test_process."""
+    task, seed = linear_task(), 0x5EED5EED5EED
+    device = ScriptedDevice({"linear": linear})
+    judge = Checker(task, device, seed)  # type: ignore[arg-type]
+    judge.verify(candidate(), task.workloads[0])
+    sent = b"".join(pickle.dumps(message) for message in device.said)
+    for known in (seed, *(seed * 1000 + content for content in (0, 1, 2, 7))):
+        assert known.to_bytes(8, "little").rstrip(b"\0") not in sent
+        assert str(known).encode() not in sent
 
 
 def test_a_seed_is_drawn_where_none_is_given() -> None:

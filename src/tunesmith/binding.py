@@ -1,8 +1,8 @@
-"""A template bound to a task: every name in its expressions means one thing, and launches come out as numbers.
+"""A template bound to a task: every name in its expressions means one thing, and its launches can be told in numbers.
 
-A name is a parameter, a `[let]`, a dim, a scalar argument, a fact of the device, or a value of a parameter whose values
-are names. A static dim of the task must be marked, fixed or passed to the kernel: code that ignores one would be
-believed for any value of it. Nothing is compiled, enumerated or run here.
+Knows what each expression depends on, and what template and task must agree on. A static dim of the task must be marked,
+fixed or passed to the kernel: code that ignores one would be believed for any value of it. Nothing is compiled,
+enumerated or run here.
 """
 
 from __future__ import annotations
@@ -14,20 +14,18 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NoReturn
 
-import numpy as np
-
-from tunesmith.dtype import Dtype, dtype, is_type
+from tunesmith.argument import Argument
+from tunesmith.dtype import is_type
 from tunesmith.errors import TemplateError, unknown
-from tunesmith.expression import Compare, Conditional, Expression, Name, Node, Undefined, Value, children
-from tunesmith.header import Arg, Launch
-from tunesmith.launch import Drawn, Local, Number, Pointer, ResolvedLaunch, ResolvedWorkspace
+from tunesmith.expression import Expression, Undefined, Value
+from tunesmith.grammar import Compare, Conditional, Name, Node, children
+from tunesmith.header import Arg
+from tunesmith.launch import ResolvedLaunch, ResolvedWorkspace
+from tunesmith.launching import resolved_launch, resolved_workspace, single_value
 from tunesmith.limits import Limits
-from tunesmith.naming import TRUTH, Kind, kinds_of, truths
-from tunesmith.task import Argument, Dim, Setting, Task, Workload
+from tunesmith.naming import TRUTH, Kind, Names, kinds_of, truths
+from tunesmith.task import Dim, Setting, Task, Workload
 from tunesmith.template import Config, Parameter, Template
-from tunesmith.values import Given, values
-
-INT32 = range(-(2**31), 2**31)
 
 
 class Binding:
@@ -55,7 +53,7 @@ class Binding:
             for key in ("grid", "block", "cluster"):
                 yield from ((key, e) for e in getattr(launch, key))
             yield from ((key, e) for key in ("shared_bytes", "when") if (e := getattr(launch, key)) is not None)
-            yield from ((f"args, {a.text!r}", a.expression) for a in launch.args if not self._is_pointer(a))
+            yield from ((f"args, {a.text!r}", a.expression) for a in launch.args if not self.is_pointer(a))
         for workspace in template.workspaces:
             yield from ((f"[workspace] {workspace.name}", e) for e in workspace.array.axes)
 
@@ -98,7 +96,7 @@ class Binding:
         if limits is not None:
             known.update({n: v for n, v in limits.facts().items() if self.kinds[n] is Kind.FACT})
         known.update(truths(config))
-        return Names(self, known, types)
+        return Names(self.template, self.task, known, types)
 
     def fold(self, config: Config, names: Names | None = None) -> dict[str, int | str]:
         """The configuration with inactive parameters at their defaults; `names` gives the static dims."""
@@ -115,7 +113,7 @@ class Binding:
         )
         known.update(truths(config))
         try:
-            return parameter.when.truth(Names(self, known, names.types if names else {}))
+            return parameter.when.truth(Names(self.template, self.task, known, names.types if names else {}))
         except Undefined:
             return False
 
@@ -164,22 +162,14 @@ class Binding:
         """The launches of one configuration on one workload, or `Undefined` with what has no value."""
         names = self.names(config, workload=workload, limits=limits)
         return tuple(
-            self._launch(launch, names, workload)
+            resolved_launch(launch, {a.text.strip() for a in launch.args if self.is_pointer(a)}, names, workload)
             for launch in self.template.launches
             if launch.when is None or launch.when.truth(names, names)
         )
 
     def workspaces(self, config: Config, workload: Workload, limits: Limits) -> tuple[ResolvedWorkspace, ...]:
         names = self.names(config, workload=workload, limits=limits)
-        found = []
-        for workspace in self.template.workspaces:
-            size = 1
-            for axis in workspace.array.axes:
-                size *= max(0, axis.integer(names, names))
-            found.append(
-                ResolvedWorkspace(workspace.name, workspace.array.dtype(workload.types), size, workspace.zeroed)
-            )
-        return tuple(found)
+        return tuple(resolved_workspace(workspace, names) for workspace in self.template.workspaces)
 
     def options(self, config: Config, setting: Setting, limits: Limits | None = None) -> dict[str, int | bool]:
         """The compiler options that this configuration chooses."""
@@ -189,41 +179,13 @@ class Binding:
             for key, e in self.template.options.items()
         }
 
-    def _launch(self, launch: Launch, names: Names, workload: Workload) -> ResolvedLaunch:
-        return ResolvedLaunch(
-            entry=launch.entry,
-            grid=_three("grid", launch.grid, names),
-            block=_three("block", launch.block, names),
-            args=tuple(self._argument(a, names, workload) for a in launch.args),
-            shared_bytes=launch.shared_bytes.integer(names, names) if launch.shared_bytes else 0,
-            cluster=_three("cluster", launch.cluster, names) if launch.cluster else (1, 1, 1),
-            cooperative=launch.cooperative,
-            programmatic=launch.programmatic,
-        )
-
-    def _is_pointer(self, arg: Arg) -> bool:
+    def is_pointer(self, arg: Arg) -> bool:
+        """Whether a launch passes the address of a buffer there."""
         name = arg.text.strip()
         argument = self.arguments.get(name)
         if argument is not None:
             return not argument.is_scalar
         return name in {w.name for w in self.template.workspaces} or (self.task is None and name not in self.kinds)
-
-    def _argument(self, arg: Arg, names: Names, workload: Workload) -> Pointer | Number | Drawn | Local:
-        name = arg.text.strip()
-        if self._is_pointer(arg):
-            return Pointer(name)
-        if arg.cast == "local":
-            return Local(arg.expression.integer(names, names))
-        argument = self.arguments.get(name)
-        if argument is not None:
-            of = argument.dtype(names.types)
-            if (number := _single(argument, workload)) is None:
-                return Drawn(of, name)
-            return Number(of, float(number)) if of.is_float else _whole(arg, int(number), of)
-        if arg.cast and dtype(arg.cast).is_float:
-            value = arg.expression.evaluate(names, names)
-            return Number(dtype(arg.cast), float(value) if not isinstance(value, str) else float("nan"))
-        return _whole(arg, arg.expression.integer(names, names), dtype(arg.cast or "i32"))
 
     # -- what is known of a task --
 
@@ -231,7 +193,7 @@ class Binding:
         """Scalar arguments whose value is one number in this workload."""
         found: dict[str, Value] = {}
         for argument in self.arguments.values():
-            number = _single(argument, workload) if argument.is_scalar else None
+            number = single_value(argument, workload) if argument.is_scalar else None
             if number is not None and math.isfinite(number):
                 found[argument.name] = number if isinstance(number, int) else Fraction(number)
         return found
@@ -346,7 +308,7 @@ class Binding:
     def _named_by(self, arg: Arg) -> set[str]:
         """What an argument's value tells the kernel: a stride that depends on a dim does not tell the dim."""
         found: set[str] = set()
-        pending = set() if self._is_pointer(arg) else set(arg.expression.names)
+        pending = set() if self.is_pointer(arg) else set(arg.expression.names)
         while pending:
             found.add(name := pending.pop())
             pending |= self.template.lets[name].names - found if self.kinds[name] is Kind.LET else set()
@@ -359,47 +321,6 @@ class Binding:
         raise TemplateError(message, file=file, line=line, hint=hint)
 
 
-class Names(Mapping[str, Value]):
-    """The values of a template's names, `[let]`s computed when first asked for; answers `sizeof`, `stride`, `aligned`."""
-
-    def __init__(self, binding: Binding, known: Mapping[str, Value], types: Mapping[str, str]) -> None:
-        self.binding, self.types = binding, types
-        self.known: dict[str, Value] = dict(known)
-        self._lets: dict[str, Value] = {}
-
-    def __getitem__(self, name: str) -> Value:
-        if name in self.known:
-            return self.known[name]
-        if name not in self._lets:
-            self._lets[name] = self.binding.template.lets[name].evaluate(self, self)
-        return self._lets[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.known or name in self.binding.template.lets
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.known)
-
-    def __len__(self) -> int:
-        return len(self.known)
-
-    def lookup(self, function: str, name: str, argument: int | None) -> int | bool:
-        task, arguments = self.binding.task, self.binding.arguments
-        if function == "sizeof":
-            kind = self.types.get(name) or (arguments[name].array.type if name in arguments else name)
-            kind = self.types.get(kind, kind)
-            if not is_type(kind):
-                raise Undefined(f"sizeof({name}): its type is not known here")
-            return dtype(kind).itemsize
-        if name not in arguments or task is None or argument is None:
-            raise Undefined(f"{function}({name}) is not known here")
-        if function == "aligned":
-            return argument > 0 and task.align_of(arguments[name]) % argument == 0
-        if not 0 <= argument < len(arguments[name].array.axes):
-            raise Undefined(f"stride({name}, {argument}): {name} has {len(arguments[name].array.axes)} axes")
-        return arguments[name].stride_expression(argument).integer(self, self)
-
-
 def _line_of(source: str, needle: str) -> int:
     """The line that gives a key, quotes a text, or else has it between other words; 0 where none does."""
     text = re.escape(needle)
@@ -407,34 +328,3 @@ def _line_of(source: str, needle: str) -> int:
         if found := re.search(pattern, source, re.MULTILINE):
             return source.count("\n", 0, found.end()) + 1
     return 0
-
-
-def _three(what: str, sizes: tuple[Expression, ...], names: Names) -> tuple[int, int, int]:
-    found = [e.integer(names, names) for e in sizes]
-    if any(n < 0 for n in found):
-        raise Undefined(f"{what} {found} has a negative size")
-    x, y, z = [*found, 1, 1][:3]
-    return x, y, z
-
-
-def _single(argument: Argument, workload: Workload) -> int | float | None:
-    """The value of a scalar argument, if it is one number in this workload."""
-    declared = values(workload.values.get(argument.name, argument.values))
-    if not isinstance(declared, Given) or np.ndim(declared.data) != 0:
-        return None
-    number: int | float = np.asarray(declared.data).item()
-    return number
-
-
-def _whole(arg: Arg, value: int, of: Dtype) -> Number:
-    if of.name == "bool":
-        return Number(of, int(value != 0))
-    signed = of.name.startswith("i")
-    bits = 8 * of.itemsize
-    allowed = range(-(2 ** (bits - 1)), 2 ** (bits - 1)) if signed else range(2**bits)
-    if value not in allowed:
-        raise Undefined(
-            f"args, {arg.text!r} is {value}, beyond {of.name}"
-            + ("" if arg.cast else f"; write i64({arg.text}) if the kernel takes 64 bits")
-        )
-    return Number(of, value)

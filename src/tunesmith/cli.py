@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from tunesmith.errors import MissingError, TunesmithError, UsageError
+from tunesmith.errors import Interrupted, MissingError, TunesmithError, UsageError
 
 EVERY_S = 10.0  # between lines of progress that nobody watches
 EXIT_VERDICT, EXIT_USAGE, EXIT_MISSING, EXIT_INTERRUPTED = 1, 2, 3, 130
@@ -94,6 +94,106 @@ def space(template: str, task: str | None, dims: tuple[str, ...], types: tuple[s
     emit(front.space(Path(template), Path(task) if task else None, setting, arch), as_json, front.show_space)
 
 
+@cli.command()
+@click.argument("task", type=click.Path(), required=False)
+@click.argument("templates", nargs=-1, type=click.Path())
+@click.option(
+    "--strategy", default="default", help="How the next configuration is chosen: a name, or FILE.py of your own."
+)
+@click.option("--device", help="cuda:0, opencl:0, recorded:FILE[,FILE] or null:sm_90; default the best that is here.")
+@click.option("--baseline", help="What is to be beaten; default the fastest correct one.")
+@click.option(
+    "--budget", multiple=True, help="5m, 200trials, 60device-s; may be repeated, the first reached ends it. Default 5m."
+)
+@click.option("--seed", type=click.IntRange(0), default=0, help="Of the strategy.")
+@click.option("--run", "run", type=click.Path(), help="The run's folder; default runs/TASK-DATE-N.")
+@click.option(
+    "--l2",
+    type=click.Choice(["cold", "warm"]),
+    help="All arguments out of the cache, or in it; default as the task says.",
+)
+@click.option("--threads", type=click.IntRange(1), help="CPU devices: how many threads; default all.")
+@click.option("--max-kernels", type=click.IntRange(1), default=4, help="How many kernels the table may hold.")
+@json_option
+def search(task: str | None, templates: tuple[str, ...], run: str | None, as_json: bool, **order: Any) -> None:
+    """Find the best configurations of TASK's templates, and prove what is claimed.
+
+    TEMPLATE files default to those in the task's folder. A run can be interrupted and gone on with: tunesmith resume.
+    """
+    from tunesmith import runs
+    from tunesmith.campaign import Order
+
+    asked = Order(Path(task) if task else None, [Path(t) for t in templates], run=Path(run) if run else None, **order)
+    emit(runs.search(asked, quiet=as_json), as_json, runs.show_result)
+
+
+@cli.command()
+@click.argument("run", type=click.Path())
+@json_option
+def resume(run: str, as_json: bool) -> None:
+    """Go on with RUN where it was."""
+    from tunesmith import runs
+
+    emit(runs.resume(Path(run), quiet=as_json), as_json, runs.show_result)
+
+
+@cli.command()
+@click.argument("run", type=click.Path())
+@json_option
+def replay(run: str, as_json: bool) -> None:
+    """Derive the result of RUN again from its journal, without a device."""
+    from tunesmith import runs
+
+    emit(runs.replay(Path(run)), as_json, runs.show_result)
+
+
+@cli.command(name="runs")
+@click.argument("folder", type=click.Path(), default="runs")
+@json_option
+def runs_(folder: str, as_json: bool) -> None:
+    """List the runs in FOLDER with their state."""
+    from tunesmith import runs
+
+    emit(runs.listed(Path(folder)), as_json, runs.show_listed)
+
+
+@cli.command()
+@click.argument("run", type=click.Path())
+@click.argument("trial", type=click.IntRange(1), required=False)
+@json_option
+def show(run: str, trial: int | None, as_json: bool) -> None:
+    """Show RUN with its best trials, or one TRIAL whole: source, differences, resources, times."""
+    from tunesmith import runs
+
+    emit(runs.show(Path(run), trial), as_json, runs.show_shown)
+
+
+@cli.command()
+@click.argument("result", type=click.Path())
+@click.option("--device", help="cuda:0 or opencl:0; default the best that is here.")
+@click.option("--threads", type=click.IntRange(1), help="CPU devices: how many threads; default as it was measured.")
+@json_option
+def prove(result: str, device: str | None, threads: int | None, as_json: bool) -> None:
+    """Play the table of RESULT off again here. Exit code 1 where a row no longer holds."""
+    from tunesmith import prove as proving
+    from tunesmith import runs
+
+    answer = proving.prove(Path(result), device=device, threads=threads, progress=Progress(quiet=as_json))
+    emit(answer, as_json, runs.show_proved)
+    if not answer["holds"]:
+        sys.exit(EXIT_VERDICT)
+
+
+@cli.command()
+@click.option("--clear", is_flag=True, help="Remove what compilers made.")
+@json_option
+def cache(clear: bool, as_json: bool) -> None:
+    """Say what is cached on this machine and how large it is."""
+    from tunesmith import runs
+
+    emit(runs.cache(clear=clear), as_json, runs.show_cache)
+
+
 # --- forms of input ----------------------------------------------------------------------------------------------------
 
 
@@ -166,6 +266,8 @@ def reported(as_json: bool) -> Iterator[None]:
         fail("interrupted", "", EXIT_INTERRUPTED, as_json)
     except KeyboardInterrupt:
         fail("interrupted", "", EXIT_INTERRUPTED, as_json)
+    except Interrupted as error:
+        fail(error.message, error.hint, EXIT_INTERRUPTED, as_json)
     except MissingError as error:
         fail(error.message, error.hint, EXIT_MISSING, as_json)
     except TunesmithError as error:

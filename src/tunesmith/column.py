@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tunesmith.expression import LIMIT, Value
+from tunesmith.expression import Value
+from tunesmith.grammar import LIMIT
 
 Array = NDArray[Any]
 

@@ -13,25 +13,20 @@ from dataclasses import replace
 import numpy as np
 
 from tunesmith.column import Array, Column, either, truth_of
-from tunesmith.expression import (
+from tunesmith.expression import Facts, Undefined, Value, arithmetic, call, compare
+from tunesmith.grammar import (
     LIMIT,
     Binary,
     Call,
     Compare,
     Conditional,
-    Facts,
     Logic,
     Lookup,
     Name,
     Node,
     Number,
     Unary,
-    Undefined,
-    Value,
-    arithmetic,
-    call,
     children,
-    compare,
 )
 
 Operation = tuple[str, ...]  # ("binary", "+"), ("compare", "<", "<="), ("logic", "and"), ("if",), ("call", "min"), ...

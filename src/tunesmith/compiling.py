@@ -23,7 +23,8 @@ from tunesmith.process import Child, Died, ready
 from tunesmith.safety import refuse
 
 TIMEOUT_S = 60.0
-MEMORY_BYTES = 16 << 30
+MEMORY_BYTES = 16 << 30  # of a compile process, at most
+MEMORY_SHARE = 4  # one part in so many of the machine's
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,17 @@ def _shut(program: Program, *, trusted: bool) -> None:
     runtime = [os.environ.get(name, "") for name in ("OCL_ICD_VENDORS", "TUNESMITH_RUNTIME")]
     read = [*jail.system_folders(), *program.include, *runtime]
     write = [work, os.environ.get("POCL_CACHE_DIR", "")]
-    jail.shut(read=[r for r in read if r], write=[w for w in write if w], memory_bytes=MEMORY_BYTES)
+    jail.shut(
+        read=[r for r in read if r],
+        write=[w for w in write if w],
+        memory_bytes=min(MEMORY_BYTES, machine_bytes() // MEMORY_SHARE),
+    )
     _SHUT["done"] = True
+
+
+def machine_bytes() -> int:
+    """The machine's memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 class Compilers:

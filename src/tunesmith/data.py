@@ -15,9 +15,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from tunesmith.argument import Argument
 from tunesmith.dtype import Dtype, dtype
 from tunesmith.errors import TaskError
-from tunesmith.task import Argument, Task, Workload, own_code
+from tunesmith.loading import own_code
+from tunesmith.task import Task, Workload
 from tunesmith.values import Draw
 
 Array = NDArray[Any]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tunesmith.column import Array, Column
-from tunesmith.expression import LIMIT
+from tunesmith.grammar import LIMIT
 from tunesmith.program import Program
 
 CHUNK = 2**17  # candidate rows looked at together: what stays in the cache

@@ -5,9 +5,11 @@ TunesmithError
 │   ├── ExpressionError     a text that is not an expression of the small language
 │   ├── TemplateError       a template file, with its line
 │   └── TaskError           a task folder or a task's declarations
-└── MissingError            a device, driver or toolchain is not here; carries the install line  exit 3
+├── MissingError            a device, driver or toolchain is not here; carries the install line  exit 3
+└── VerdictError            a check came out negative, and the caller wants that raised          exit 1
 
-A candidate that fails is never an exception: it is a `Trial` with a status and a reason.
+A candidate that fails is no exception: it is a `Trial` with a status and a reason, raised only where `raise_for_status`
+asks for it.
 """
 
 from __future__ import annotations
@@ -49,6 +51,14 @@ class TaskError(UsageError):
 
 
 class MissingError(TunesmithError):
+    pass
+
+
+class Interrupted(TunesmithError):
+    pass
+
+
+class VerdictError(TunesmithError):
     pass
 
 

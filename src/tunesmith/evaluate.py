@@ -6,29 +6,30 @@ In two halves, so that compilers and the device work side by side: `prepare` say
 
 from __future__ import annotations
 
+import hashlib
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tunesmith.backends import null, nvrtc
 from tunesmith.binding import Binding
 from tunesmith.build import BUILT, Build, Program
 from tunesmith.calibrate import Calibration
-from tunesmith.check import NO_TIME, Checked, Checker
+from tunesmith.checker import NO_TIME, Checked, Checker
 from tunesmith.compiling import Compilers
 from tunesmith.device import Device
 from tunesmith.dtype import dtype
+from tunesmith.errors import TaskError
 from tunesmith.expression import Undefined
 from tunesmith.gates import first_reason, program_of
-from tunesmith.launch import ResolvedLaunch
 from tunesmith.limits import occupancy
 from tunesmith.messages import Candidate, Host, RunTime
 from tunesmith.target import peak_us, target_us
 from tunesmith.task import Setting, Task, Workload
 from tunesmith.template import Config
 from tunesmith.timing import timing
-from tunesmith.trial import Cell, Status, Timing, Trial, score
+from tunesmith.trial import Cell, Incumbent, Status, Timing, Trial, score
 
 CONTENTS = (0, 1, 2)  # different data in the buffer sets of a timing
 SAMPLES = {"gpu": 25, "cpu": 10}
@@ -58,7 +59,7 @@ class Evaluator:
         self.limits = device.limits
         self.version = nvrtc.version(task.cuda.compiler) if device.language == "cuda" else self.limits.arch
         self.baseline_us: dict[str, float] = {}
-        self.seen: dict[tuple[object, ...], Trial] = {}
+        self.seen: dict[str, Trial] = {}  # by identity
         self._lots = random.SystemRandom()
 
     def workloads(self, *, held_out: bool = False) -> tuple[Workload, ...]:
@@ -70,6 +71,15 @@ class Evaluator:
             for w in listed
             if w.on in (None, self.device.kind) and all(dtype(t).spellings(language) for t in w.types.values())
         )
+
+    def must_serve(self) -> None:
+        """Raise where none of the task's workloads is for this device."""
+        if not self.workloads():
+            here = f"{self.device.name} (a {self.device.kind}; {self.device.language})"
+            raise TaskError(
+                f"no workload of {self.task.name} is for {here}",
+                hint=f"give it one whose types {self.device.language} has, without on= or with on={self.device.kind!r}",
+            )
 
     # -- the two halves --
 
@@ -101,7 +111,7 @@ class Evaluator:
             for setting, program in prepared.programs.items()
         }
 
-    def finish(self, prepared: Prepared, builds: Mapping[Setting, Build], *, incumbent_us: Mapping[str, float] | None = None,
+    def finish(self, prepared: Prepared, builds: Mapping[Setting, Build], *, incumbent: Incumbent | None = None,
                timed: bool = True) -> Trial:  # fmt: skip
         """Take the builds to the device: what fits is checked, what is right is timed."""
         trial = Trial(prepared.number, prepared.binding.template.name, prepared.config, Status.OK)
@@ -112,11 +122,11 @@ class Evaluator:
         candidates = self.candidates(prepared, builds)
         if isinstance(candidates, Cell):
             return replace(trial, status=candidates.status, reason=candidates.reason)
-        identity = self._identity(candidates)
-        if identity in self.seen:
-            return self._duplicate(trial, self.seen[identity])
-        trial = self._measure(trial, prepared, candidates, incumbent_us or {}, timed)
-        self.seen[identity] = trial
+        trial = replace(trial, identity=self._identity(candidates))
+        if trial.identity in self.seen:
+            return self._duplicate(trial, self.seen[trial.identity])
+        trial = self._measure(trial, prepared, candidates, incumbent, timed)
+        self.seen[trial.identity] = trial
         return trial
 
     def evaluate(self, number: int, binding: Binding, config: Config, workloads: Sequence[Workload], *,
@@ -165,7 +175,7 @@ class Evaluator:
             found[workload.name] = Candidate(build, launches, workspaces)
         return found
 
-    def _measure(self, trial: Trial, prepared: Prepared, candidates: Mapping[str, Candidate], incumbent_us: Mapping[str, float],
+    def _measure(self, trial: Trial, prepared: Prepared, candidates: Mapping[str, Candidate], incumbent: Incumbent | None,
                  timed: bool) -> Trial:  # fmt: skip
         if not self.device.runs:
             return self._not_run(trial, prepared, candidates, timed)
@@ -180,13 +190,19 @@ class Evaluator:
             )
         cells: dict[str, Cell] = {}
         for workload in sorted(prepared.workloads, key=lambda w: -w.weight) if timed else ():
-            bound = incumbent_us.get(workload.name)
-            cell = self.time(candidates[workload.name], workload, behind_us=bound * BEHIND if bound else None)
+            bound = self._behind_us(workload, cells, prepared, incumbent) if incumbent else None
+            cell = self.time(candidates[workload.name], workload, behind_us=bound)
             cells[workload.name] = cell = replace(cell, occupancy=self._occupancy(candidates[workload.name]))
             if cell.status is not Status.OK:
                 break
         seconds = {"check": checked, "time": time.monotonic() - started - checked}
-        return self.scored(replace(trial, cells=cells, seconds=seconds))
+        return self.scored(replace(trial, cells=cells, seconds=seconds), prepared.refused, incumbent)
+
+    def _behind_us(
+        self, workload: Workload, cells: Mapping[str, Cell], prepared: Prepared, incumbent: Incumbent
+    ) -> float | None:
+        times = _times(cells) | {name: self.baseline_us[name] for name in prepared.refused if name in self.baseline_us}
+        return incumbent.behind_us(workload.name, times, self.baseline_us, self._weights, self.task.score, BEHIND)
 
     def time(self, candidate: Candidate | Host, workload: Workload, *, behind_us: float | None = None) -> Cell:
         """Time one candidate on one workload, cold, over rotating buffers; its outputs are judged afterwards."""
@@ -235,7 +251,7 @@ class Evaluator:
         if not (self.device.invents and timed):
             return replace(trial, reason=null.NOT_RUN)
         cells = {w.name: self.time(candidates[w.name], w) for w in prepared.workloads}
-        return self.scored(replace(trial, reason=null.INVENTED, cells=cells))
+        return self.scored(replace(trial, reason=null.INVENTED, cells=cells), prepared.refused)
 
     def _invented(self, candidate: Candidate | Host, workload: Workload) -> Cell:
         if isinstance(candidate, Host) or not self.device.invents:
@@ -244,20 +260,23 @@ class Evaluator:
         occupancy = self._occupancy(candidate)
         return Cell(workload.name, reason=null.INVENTED, timing=Timing(us, us, us, (us,)), occupancy=occupancy)
 
-    def scored(self, trial: Trial) -> Trial:
-        """The trial with its status and score from its cells."""
+    def scored(self, trial: Trial, refused: Iterable[str] = (), incumbent: Incumbent | None = None) -> Trial:
+        """The trial with its status and score from its cells. Where it was refused the baseline serves, and counts as it is."""
         failed = next((cell for cell in trial.cells.values() if cell.status is not Status.OK), None)
-        times = {name: cell.timing.time_us for name, cell in trial.cells.items() if cell.timing is not None}
+        times = _times(trial.cells) | {name: self.baseline_us[name] for name in refused if name in self.baseline_us}
         if failed is not None:
             bound = None
-            if failed.status is Status.BEHIND and failed.workload in self.baseline_us and failed.timing is not None:
-                bound = self.baseline_us[failed.workload] / failed.timing.low_us
+            if failed.status is Status.BEHIND and failed.timing is not None and incumbent is not None:
+                times[failed.workload] = failed.timing.low_us
+                bound = incumbent.at_most(times, self.baseline_us, self._weights, self.task.score)
             return replace(trial, status=failed.status, reason=failed.reason, bound=bound)
-        if not times or any(name not in self.baseline_us for name in times):
+        if not trial.cells or set(times) != set(self.baseline_us):
             return trial
-        weights = {w.name: w.weight for w in self.task.workloads}
-        known = {name: self.baseline_us[name] for name in times}
-        return replace(trial, score=score(times, known, weights, self.task.score))
+        return replace(trial, score=score(times, self.baseline_us, self._weights, self.task.score))
+
+    @property
+    def _weights(self) -> dict[str, float]:
+        return {w.name: w.weight for w in self.task.workloads}
 
     def representative(self, workloads: Sequence[Workload]) -> Workload:
         """The workload that screens: the one with the most output that is not large."""
@@ -275,13 +294,13 @@ class Evaluator:
         ).fraction
 
     @staticmethod
-    def _identity(candidates: Mapping[str, Candidate]) -> tuple[object, ...]:
+    def _identity(candidates: Mapping[str, Candidate]) -> str:
         """Equal for two configurations that are the same machine code with the same launches everywhere."""
-        launched: list[tuple[str, str, tuple[ResolvedLaunch, ...], object]] = [
+        launched = [
             (name, c.build.fingerprint or c.build.key, c.launches, c.workspaces)
             for name, c in sorted(candidates.items())
         ]
-        return tuple(launched)
+        return hashlib.sha256(repr(launched).encode()).hexdigest()[:32]
 
     @staticmethod
     def _duplicate(trial: Trial, twin: Trial) -> Trial:
@@ -289,6 +308,10 @@ class Evaluator:
             trial, status=Status.DUPLICATE, twin=twin.number, cells=twin.cells, score=twin.score, bound=twin.bound,
             reason=f"the same machine code and launches as trial {twin.number} ({twin.status})",
         )  # fmt: skip
+
+
+def _times(cells: Mapping[str, Cell]) -> dict[str, float]:
+    return {name: cell.timing.time_us for name, cell in cells.items() if cell.timing and cell.status is Status.OK}
 
 
 def _product(shape: Sequence[int]) -> int:

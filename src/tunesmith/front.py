@@ -11,15 +11,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tunesmith import review
 from tunesmith.calibrate import Calibration, load
 from tunesmith.calibrate import calibrate as measure
-from tunesmith.check import Checked
+from tunesmith.checker import Checked
 from tunesmith.compiling import Compilers
 from tunesmith.device import Device, all_devices, describe, find_device
-from tunesmith.errors import MissingError, TaskError, UsageError
-from tunesmith.evaluate import Evaluator
+from tunesmith.errors import MissingError, UsageError
 from tunesmith.limits import named
-from tunesmith.review import FileReport, check_task, task_files
+from tunesmith.review import FileReport
 from tunesmith.solutions import Count
 from tunesmith.space import Space
 from tunesmith.task import Task
@@ -99,21 +99,8 @@ def check(folder: Path, templates: list[Path], *, config: Config | None, device:
         _must_be_file(path)
     held = find_device(device, threads=threads)
     try:
-        if not held.runs:
-            raise UsageError(
-                f"{held.name} cannot run a kernel", hint="check needs a device; tunesmith space needs none"
-            )
-        with Compilers(environment=held.environment) as compilers:
-            evaluator = Evaluator(task, held, compilers, seed=seed, calibration=load(held))
-            if not evaluator.workloads():
-                raise TaskError(
-                    f"no workload of {task.name} is for {held.name} (a {held.kind}; {held.language})",
-                    hint=f"give it one whose types {held.language} has, without on= or with on={held.kind!r}",
-                )
-            files = task_files(task, held.language, templates, config)
-            if config is not None and not any(kind == "template" for kind, _ in files):
-                raise UsageError(f"--config is for templates; the task {task.name} has none in {held.language}")
-            report = check_task(evaluator, files, config=config, callables=callables, timed=timed, progress=progress)
+        report = review.check(task, *map(Template.load, templates), device=held, config=config, callables=callables,
+                              timed=timed, seed=seed, progress=progress)  # fmt: skip
         return {
             "task": task.name, "device": describe(held), "right": report.right,
             "tester": {

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tunesmith.check import Checker
+from tunesmith.checker import Checker
 from tunesmith.data import expected, take_rows
 from tunesmith.dtype import dtype
 from tunesmith.judge import bits

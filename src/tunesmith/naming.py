@@ -1,4 +1,4 @@
-"""What each name of a template's expressions stands for: who defines it, and so when it has a value.
+"""What each name of a template's expressions stands for: who defines it, and so when it has a value; and those values.
 
 A name is a parameter, a `[let]`, a dim, a scalar argument, a fact of the device, or a value of a parameter whose values
 are names. Two things of one name are an error; only a device's facts, a convenience, give way.
@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
+from tunesmith.argument import Argument
+from tunesmith.dtype import dtype, is_type
 from tunesmith.errors import TemplateError
-from tunesmith.expression import Expression, Value
+from tunesmith.expression import Expression, Undefined, Value
 from tunesmith.limits import FACTS
 from tunesmith.task import Dim, Task
 from tunesmith.template import Config, Template
@@ -68,3 +70,50 @@ def _sizes(template: Template) -> Iterator[Expression]:
         yield from (*launch.grid, *launch.block, *launch.cluster)
         yield from (e for e in (launch.shared_bytes, launch.when) if e is not None)
         yield from (a.expression for a in launch.args if a.cast)
+
+
+class Names(Mapping[str, Value]):
+    """The values of a template's names, `[let]`s computed when first asked for; answers `sizeof`, `stride`, `aligned`."""
+
+    def __init__(
+        self, template: Template, task: Task | None, known: Mapping[str, Value], types: Mapping[str, str]
+    ) -> None:
+        self.template, self.task, self.types = template, task, types
+        self.known: dict[str, Value] = dict(known)
+        self._lets: dict[str, Value] = {}
+
+    def __getitem__(self, name: str) -> Value:
+        if name in self.known:
+            return self.known[name]
+        if name not in self._lets:
+            self._lets[name] = self.template.lets[name].evaluate(self, self)
+        return self._lets[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.known or name in self.template.lets
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.known)
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    def argument(self, name: str) -> Argument | None:
+        """The task's argument of that name, if it has one."""
+        return next((a for a in self.task.arguments if a.name == name), None) if self.task else None
+
+    def lookup(self, function: str, name: str, argument: int | None) -> int | bool:
+        found = self.argument(name)
+        if function == "sizeof":
+            kind = self.types.get(name) or (found.array.type if found else name)
+            kind = self.types.get(kind, kind)
+            if not is_type(kind):
+                raise Undefined(f"sizeof({name}): its type is not known here")
+            return dtype(kind).itemsize
+        if found is None or self.task is None or argument is None:
+            raise Undefined(f"{function}({name}) is not known here")
+        if function == "aligned":
+            return argument > 0 and self.task.align_of(found) % argument == 0
+        if not 0 <= argument < len(found.array.axes):
+            raise Undefined(f"stride({name}, {argument}): {name} has {len(found.array.axes)} axes")
+        return found.stride_expression(argument).integer(self, self)

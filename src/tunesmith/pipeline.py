@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 
@@ -18,9 +18,10 @@ from tunesmith.build import Build
 from tunesmith.evaluate import Evaluator, Prepared
 from tunesmith.task import Setting, Workload
 from tunesmith.template import Config
-from tunesmith.trial import Trial
+from tunesmith.trial import Incumbent, Trial
 
-Ask = Callable[[], tuple[Binding, Config] | None]
+Asked = tuple[int, Binding, Config]  # a number that is the asker's own, a template, a configuration
+Ask = Callable[[], Asked | None]
 POLL_S = 0.02
 
 
@@ -40,10 +41,10 @@ class _UnderWay:
 class Pipeline:
     """Configurations in, trials out."""
 
-    def __init__(self, evaluator: Evaluator, workloads: Sequence[Workload], *, depth: int | None = None) -> None:
-        self.evaluator, self.workloads = evaluator, tuple(workloads)
+    def __init__(self, evaluator: Evaluator, workloads: Sequence[Workload], *, depth: int | None = None,
+                 incumbent: Callable[[], Incumbent | None] = lambda: None) -> None:  # fmt: skip
+        self.evaluator, self.workloads, self.incumbent = evaluator, tuple(workloads), incumbent
         self.depth = depth or 3 * evaluator.compilers.processes
-        self.asked = 0
         self.busy_s = 0.0  # of the device
         self._building: dict[int, _UnderWay] = {}
         self._ready: deque[_UnderWay] = deque()
@@ -58,16 +59,27 @@ class Pipeline:
 
     def fill(self, ask: Ask) -> None:
         """Ask for configurations until enough are under way, or there are no more."""
-        while self.under_way < self.depth:
-            asked = ask()
+        while self.under_way < self.depth and not self._done:
+            asked = ask()  # what is illegal is told before more is asked: a strategy learns from it
             if asked is None:
                 return
-            self.asked += 1
-            prepared = self.evaluator.prepare(self.asked, *asked, self.workloads)
-            if isinstance(prepared, Trial):
-                self._done.append(prepared)
-                return  # told at once: a strategy learns from an illegal one before it asks again
-            self._building[self.asked] = _UnderWay(prepared, self.evaluator.submit(prepared))
+            self.put(*asked)
+
+    def put(self, number: int, binding: Binding, config: Config) -> None:
+        """Take one configuration in."""
+        prepared = self.evaluator.prepare(number, binding, config, self.workloads)
+        if isinstance(prepared, Trial):
+            self._done.append(prepared)
+        else:
+            self._building[number] = _UnderWay(prepared, self.evaluator.submit(prepared))
+
+    def through(self, asked: Iterable[Asked]) -> Iterator[Trial]:
+        """Take these through, and give trials as they finish."""
+        waiting = iter(asked)
+        self.fill(lambda: next(waiting, None))
+        while (trial := self.next()) is not None:
+            yield trial
+            self.fill(lambda: next(waiting, None))
 
     def next(self) -> Trial | None:
         """The next finished trial; None where nothing is under way."""
@@ -99,12 +111,12 @@ class Pipeline:
     def _start(self) -> None:
         if self._running is not None or not self._ready or (self._alone and self._building):
             return
-        self._running = self._device.submit(self._finish, self._ready.popleft())
+        self._running = self._device.submit(self._finish, self._ready.popleft(), self.incumbent())
 
-    def _finish(self, ready: _UnderWay) -> Trial:
+    def _finish(self, ready: _UnderWay, incumbent: Incumbent | None) -> Trial:
         started = time.monotonic()
         builds = {setting: ready.builds[key] for setting, key in ready.keys.items()}
-        trial = self.evaluator.finish(ready.prepared, builds)
+        trial = self.evaluator.finish(ready.prepared, builds, incumbent=incumbent)
         took = time.monotonic() - started
         self.busy_s += took
         compiled = sum(build.seconds for build in builds.values() if not build.cached)

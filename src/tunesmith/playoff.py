@@ -13,8 +13,9 @@ import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from tunesmith.check import Checker
+from tunesmith.checker import Checker
 from tunesmith.device import START_TIMEOUT_S
 from tunesmith.evaluate import CONTENTS
 from tunesmith.messages import Candidate, Forget, Host, RunTime
@@ -26,27 +27,35 @@ PROCESSES = 7
 ROUNDS = 10  # of ABBA, so twice as many samples of each arm
 TIMEOUT_S = 120.0
 
+Key = Any  # hashable: what tells cells apart
+
 
 @dataclass(frozen=True)
 class Pairing:
-    """One cell: a challenger against the baseline on one workload."""
+    """One cell: a challenger against the baseline on one workload. Cells are told apart by their keys."""
 
     workload: Workload
     baseline: Candidate | Host
     challenger: Candidate | Host
+    name: Key = ""
+
+    @property
+    def key(self) -> Key:
+        """By default the workload's name."""
+        return self.name or self.workload.name
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What a cell came to: the ratio (above 1: the challenger is faster), times of both arms, whether a win is claimed."""
 
-    workload: str
     ratio: Ratio
     baseline_us: float
     challenger_us: float
     won: bool = False
     lost: bool = False
     reason: str = ""  # why the cell was not played to its end
+    logs: tuple[float, ...] = ()  # of the ratio, one per process
 
 
 NOTHING = Ratio(1.0, 0.0, math.inf)  # of a cell that was not played to its end
@@ -61,38 +70,56 @@ class Played:
     ratio: float
 
 
-def play(checker: Checker, pairings: Sequence[Pairing], *, processes: int = PROCESSES, seed: int = 0,
-         progress: Callable[[int, int], None] = lambda done, of: None) -> dict[str, Outcome]:  # fmt: skip
-    """Play every cell in that many fresh processes; claims hold together (Holm over the cells).
+Found = Mapping[Key, "Played | str"]  # what one process gave
 
-    A cell in which an arm dies, or writes what it must not, is played no further: it has a reason, and claims nothing.
-    """
-    lots = random.Random(seed)
-    logs: dict[str, list[float]] = {p.workload.name: [] for p in pairings}
-    times: dict[str, tuple[list[float], list[float]]] = {p.workload.name: ([], []) for p in pairings}
-    failed: dict[str, str] = {}
+
+def play(checker: Checker, pairings: Sequence[Pairing], *, processes: int = PROCESSES, seed: int = 0,
+         progress: Callable[[int, int], None] = lambda done, of: None) -> dict[Key, Outcome]:  # fmt: skip
+    """Play every cell in that many fresh processes, and say what that comes to."""
+    found: list[Found] = []
     for index in range(processes):
-        left = [p for p in pairings if p.workload.name not in failed]
-        for name, played in _one_process(checker, lots.sample(left, len(left)), lots, watched=index == 0).items():
-            if isinstance(played, str):
-                failed[name] = played
-                continue
-            logs[name].append(math.log(played.ratio))
-            times[name][0].append(played.baseline_us)
-            times[name][1].append(played.challenger_us)
+        found.append(play_once(checker, pairings, found, seed=seed))
         progress(index + 1, processes)
-    ratios = {name: NOTHING if name in failed else ratio_over_processes(found) for name, found in logs.items()}
-    return {name: replace(outcome, reason=failed.get(name, "")) for name, outcome in claims(ratios, times).items()}
+    return outcomes([p.key for p in pairings], found)
+
+
+def play_once(checker: Checker, pairings: Sequence[Pairing], before: Sequence[Found], *, seed: int = 0) -> Found:
+    """One process more. A cell in which an arm died before, or wrote what it must not, is played no further.
+
+    Every sample of the first process is looked at, two by lot of the others.
+    """
+    lots = random.Random(f"{seed} {len(before)}")
+    failed = {key for one in before for key, played in one.items() if isinstance(played, str)}
+    left = [p for p in pairings if p.key not in failed]
+    return _one_process(checker, lots.sample(left, len(left)), lots, watched=not before)
+
+
+def outcomes(keys: Sequence[Key], found: Sequence[Found]) -> dict[Key, Outcome]:
+    """What the processes come to; claims hold together (Holm over the cells). A cell that failed claims nothing."""
+    ratios: dict[Key, Ratio] = {}
+    times: dict[Key, tuple[list[float], list[float]]] = {}
+    logs: dict[Key, tuple[float, ...]] = {}
+    failed: dict[Key, str] = {}
+    for key in keys:
+        played = [one[key] for one in found if key in one]
+        whole = [one for one in played if isinstance(one, Played)]
+        if reasons := [one for one in played if isinstance(one, str)]:
+            failed[key] = reasons[0]
+        logs[key] = tuple(math.log(one.ratio) for one in whole)
+        times[key] = [one.baseline_us for one in whole], [one.challenger_us for one in whole]
+        ratios[key] = ratio_over_processes(logs[key]) if whole and key not in failed else NOTHING
+    claimed = claims(ratios, times)
+    return {key: replace(one, reason=failed.get(key, ""), logs=logs[key]) for key, one in claimed.items()}
 
 
 def claims(
-    ratios: Mapping[str, Ratio], times: Mapping[str, tuple[Sequence[float], Sequence[float]]]
-) -> dict[str, Outcome]:
+    ratios: Mapping[Key, Ratio], times: Mapping[Key, tuple[Sequence[float], Sequence[float]]]
+) -> dict[Key, Outcome]:
     """Which wins, and which losses, are claimed among these cells."""
     won = holm({name: ratio.p for name, ratio in ratios.items()})
     return {
         name: Outcome(
-            name, ratio, _median(times[name][0]), _median(times[name][1]),
+            ratio, _median(times[name][0]), _median(times[name][1]),
             won=won[name] and ratio.low > 1.0, lost=ratio.high < 1.0 / (1.0 + MINIMUM_EFFECT),
         )
         for name, ratio in ratios.items()
@@ -105,25 +132,27 @@ def _median(times_us: Sequence[float]) -> float:
 
 def _one_process(
     checker: Checker, pairings: Sequence[Pairing], lots: random.Random, *, watched: bool
-) -> dict[str, Played | str]:
-    """Per cell the times of baseline and challenger, or why there are none. After a death the rest has a new process.
+) -> dict[Key, Played | str]:
+    """Per cell the times of baseline and challenger, or why there are none."""
+    messages = {p.key: replace(_message(checker, p, lots), look_always=watched) for p in pairings}
+    answers = ask_fresh(checker, [(p.key, p.workload, messages[p.key]) for p in pairings])
+    return {key: _played(checker, messages[key], answer) for key, answer in answers.items()}
 
-    Watched: every sample is looked at, not two by lot.
-    """
+
+def ask_fresh(checker: Checker, asked: Sequence[tuple[Key, Workload, RunTime]]) -> dict[Key, Answer | str]:
+    """Time in one fresh process, or say why not. After a death the rest has a new process."""
     device = checker.device
-    found: dict[str, Played | str] = {}
-    messages = {p.workload.name: replace(_message(checker, p, lots), look_always=watched) for p in pairings}
-    opening = replace(device.open_message(), jailed=all(device.jails(m) for m in messages.values()))
+    found: dict[Key, Answer | str] = {}
+    opening = replace(device.open_message(), jailed=all(device.jails(message) for _, _, message in asked))
     with device.fresh_process() as child:
-        for pairing in pairings:
-            name = pairing.workload.name
+        for key, workload, message in asked:
             try:
                 if not child.alive:
                     _say(child, opening, START_TIMEOUT_S)
-                found[name] = _one_cell(child, checker, pairing, messages[name])
+                found[key] = _one_cell(child, checker, workload, message)
             except Died as died:
                 child.kill()
-                found[name] = str(died)
+                found[key] = str(died)
     return found
 
 
@@ -143,13 +172,17 @@ def _message(checker: Checker, pairing: Pairing, lots: random.Random) -> RunTime
     )
 
 
-def _one_cell(child: Child, checker: Checker, pairing: Pairing, message: RunTime) -> Played | str:
-    case = checker.case(pairing.workload, exact_alignment=False, contents=CONTENTS)
+def _one_cell(child: Child, checker: Checker, workload: Workload, message: RunTime) -> Answer | str:
+    case = checker.case(workload, exact_alignment=False, contents=CONTENTS)
     _say(child, case, START_TIMEOUT_S)
     answer = _say(child, message, TIMEOUT_S)
     _say(child, Forget(case.key), TIMEOUT_S)
-    if reason := checker.timed_reason(answer, pairing.workload, CONTENTS):
-        return reason
+    return checker.timed_reason(answer, workload, CONTENTS) or answer
+
+
+def _played(checker: Checker, message: RunTime, answer: Answer | str) -> Played | str:
+    if isinstance(answer, str):
+        return answer
     middle = min if checker.device.kind == "cpu" else statistics.median
     base, challenger = (answer.fields["samples_us"][arm] for arm in (1 - message.give_back_arm, message.give_back_arm))
     return Played(middle(base), middle(challenger), round_ratio(base, challenger))

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from tunesmith.column import Array, Column
 from tunesmith.columns import Operation, apply, operation
-from tunesmith.expression import Compare, Facts, Logic, Name, Node, Number, Value, children
+from tunesmith.expression import Facts, Value
+from tunesmith.grammar import Compare, Logic, Name, Node, Number, children
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 Reads Kernel Tuner's cache files, plain or gzipped, torn ones too. Several files are several workloads of one space. A
 recording is no `Device`: it has no process, takes no task, template or build, and brings its own space and baseline
-along. It stands beside a live evaluation behind one door, `subject.Subject`.
+along. It stands beside a live evaluation behind one door, `arena.Arena`.
 """
 
 from __future__ import annotations

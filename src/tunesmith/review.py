@@ -6,14 +6,16 @@ The tester is tested first. What comes out is data (`Report`); the command line 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tunesmith.backends import host
 from tunesmith.binding import Binding
-from tunesmith.check import Checked
-from tunesmith.errors import UsageError
+from tunesmith.calibrate import load
+from tunesmith.checker import VERIFIED_CONTENT, At, Checked
+from tunesmith.compiling import Compilers
+from tunesmith.device import Device, find_device
+from tunesmith.errors import UsageError, VerdictError
 from tunesmith.evaluate import Evaluator, Prepared
 from tunesmith.messages import Candidate, Host
 from tunesmith.mutants import Mutant, mutants
@@ -60,6 +62,43 @@ class Report:
     def right(self) -> bool:
         return not self.weak and all(file.right for file in self.files if file.status is not None)
 
+    def raise_for_status(self) -> Report:
+        """Raise a `VerdictError` for the first thing that is not right, else give the report itself."""
+        if self.weak:
+            passed = ", ".join(f"{m.name} ({m.output})" for m in self.weak)
+            raise VerdictError(
+                f"the check is too weak for this task: it accepts {passed}", hint="see docs/check-and-tolerance.md"
+            )
+        for file in self.files:
+            if file.status is not None and not file.right:
+                raise VerdictError(f"{file.name} ({file.kind}) is {file.status}: {file.reason}")
+        return self
+
+
+def check(task: Task, *templates: Template, device: Device | str | None = None, config: Config | None = None,
+          callables: bool = True, timed: bool = True, seed: int | None = None,
+          progress: Progress = lambda _: None) -> Report:  # fmt: skip
+    """Verify templates (the task's own where none are given), and the task's baselines, on one device and every workload.
+
+    `device` is one, or a name such as "opencl:0"; without it the best that is found. `config` stands for the defaults.
+    """
+    held = device if isinstance(device, Device) else find_device(device)
+    try:
+        if not held.runs:
+            raise UsageError(
+                f"{held.name} cannot run a kernel", hint="check needs a device; tunesmith space needs none"
+            )
+        with Compilers(environment=held.environment) as compilers:
+            evaluator = Evaluator(task, held, compilers, seed=seed, calibration=load(held))
+            evaluator.must_serve()
+            files = task_files(task, held.language, templates, config)
+            if config is not None and not any(kind == "template" for kind, _ in files):
+                raise UsageError(f"--config is for templates; the task {task.name} has none in {held.language}")
+            return check_task(evaluator, files, config=config, callables=callables, timed=timed, progress=progress)
+    finally:
+        if held is not device:
+            held.close()
+
 
 def check_task(evaluator: Evaluator, files: Sequence[tuple[str, Template]], *, config: Config | None = None,
                callables: bool = True, timed: bool = True, progress: Progress = lambda _: None) -> Report:  # fmt: skip
@@ -101,7 +140,14 @@ def check_file(evaluator: Evaluator, kind: str, template: Template, config: Conf
     candidates = evaluator.candidates(prepared, builds)
     if isinstance(candidates, Cell):
         return FileReport(**{**vars(report), "status": candidates.status, "reason": candidates.reason})
-    return _verify(evaluator, report, candidates, timed=timed, progress=progress)
+
+    def at(workload: Workload) -> Candidate | None:
+        if binding.why_illegal(prepared.config, workload, evaluator.limits):
+            return None
+        found = evaluator.candidates(replace(prepared, workloads=(workload,)), builds)
+        return None if isinstance(found, Cell) else found[workload.name]
+
+    return _verify(evaluator, report, candidates, at, timed=timed, progress=progress)
 
 
 def check_callable(evaluator: Evaluator, name: str, *, timed: bool, progress: Progress = lambda _: None) -> FileReport:
@@ -110,12 +156,15 @@ def check_callable(evaluator: Evaluator, name: str, *, timed: bool, progress: Pr
     if library := host.lacks(task.baselines[name], gpu=evaluator.device.kind == "gpu"):
         return FileReport(name, "callable", {}, None, f"not here: {library} is not installed")
     everything = _everything(evaluator)
-    arms = {w.name: Host(str(task.folder), name, dict(w.dims)) for w in everything}
+
+    def at(workload: Workload) -> Host:
+        return Host(str(task.folder), name, dict(workload.dims))
+
     report = FileReport(name, "callable", {}, Status.OK, "")
-    return _verify(evaluator, report, arms, timed=timed, progress=progress)
+    return _verify(evaluator, report, {w.name: at(w) for w in everything}, at, timed=timed, progress=progress)
 
 
-def _verify(evaluator: Evaluator, report: FileReport, arms: Mapping[str, Candidate | Host], *, timed: bool,
+def _verify(evaluator: Evaluator, report: FileReport, arms: Mapping[str, Candidate | Host], at: At, *, timed: bool,
             progress: Progress) -> FileReport:  # fmt: skip
     held_out = {w.name for w in evaluator.task.held_out}
     checks: list[Checked] = []
@@ -123,7 +172,7 @@ def _verify(evaluator: Evaluator, report: FileReport, arms: Mapping[str, Candida
     status, reason = Status.OK, ""
     for workload in _served(evaluator, arms):
         progress(f"{report.name}: {workload.name}")
-        checked = evaluator.checker.verify(arms[workload.name], workload)
+        checked = evaluator.checker.verify(arms[workload.name], workload, at)
         checks.append(checked)
         if checked.status is not Status.OK:
             status, reason = checked.status, f"{workload.name} ({checked.distribution}): {checked.reason}"
@@ -159,7 +208,7 @@ def _adopt(evaluator: Evaluator, report: FileReport) -> None:
     by_name = {w.name: w for w in _everything(evaluator)}
     for checked in report.checks:
         if (checked.workload, checked.distribution) not in evaluator.checker.baseline_outputs:
-            evaluator.checker.adopt_baseline(checked, by_name[checked.workload], content=7)
+            evaluator.checker.adopt_baseline(checked, by_name[checked.workload], content=VERIFIED_CONTENT)
 
 
 def _mutants(evaluator: Evaluator) -> list[Mutant]:
@@ -177,16 +226,16 @@ def _kernels(trial: Trial) -> tuple[dict[str, Any], ...]:
 
 
 def task_files(
-    task: Task, language: str, templates: Sequence[Path], config: Config | None
+    task: Task, language: str, templates: Sequence[Template], config: Config | None
 ) -> list[tuple[str, Template]]:
     """What `check` looks at, read and its configuration accepted before anything runs: the task's baselines, then the
     given templates or all of the task's own."""
     found = [("baseline", Template.load(path)) for path in task.files("baselines", language)]
-    for path in templates or task.files("templates", language):
-        template = Template.load(path)
+    for template in templates or map(Template.load, task.files("templates", language)):
         if template.language != language:
             raise UsageError(
-                f"{path} is {template.language}; this device takes {language}", hint="choose with --device"
+                f"{template.file or template.name} is {template.language}; this device takes {language}",
+                hint="choose with --device",
             )
         template.complete(config or {})
         found.append(("template", template))

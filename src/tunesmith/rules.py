@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tunesmith.binding import Binding, Names
+from tunesmith.binding import Binding
 from tunesmith.column import Column
 from tunesmith.expression import Expression, Value
 from tunesmith.header import Launch
 from tunesmith.limits import Limits
-from tunesmith.naming import Kind
+from tunesmith.naming import Kind, Names
 from tunesmith.program import Program, conjuncts
 from tunesmith.task import Setting
 

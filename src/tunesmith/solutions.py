@@ -17,7 +17,7 @@ import numpy as np
 
 from tunesmith.column import Array
 from tunesmith.diagram import Diagram, TooWide
-from tunesmith.expression import LIMIT
+from tunesmith.grammar import LIMIT
 from tunesmith.program import Program
 
 BUDGETS = (2**16, 2**20, 2**23)  # edges of one layer; small ones are tried in every order first

@@ -171,7 +171,11 @@ class Space:
 
     def sample(self, n: int, rng: np.random.Generator) -> list[dict[str, int | str]]:
         """Up to `n` distinct legal configurations, uniformly."""
-        return [self.config(row) for row in self.solutions.draw(n, rng)]
+        return [self.config(row) for row in self.draw(n, rng)]
+
+    def draw(self, n: int, rng: np.random.Generator) -> Rows:
+        """The rows of `sample`."""
+        return np.asarray(self.solutions.draw(n, rng), np.uint16)
 
     # -- one configuration --
 
@@ -264,9 +268,13 @@ class Space:
 
     def neighbours(self, config: Config, adjacent: bool = False) -> list[dict[str, int | str]]:
         """Legal configurations that differ in one choice: any other value of it, or only the next ones in its list."""
-        row = self.row(config)
-        near = self._around(row, adjacent)
-        return [self.config(one) for one in near[self.legal(near)]]
+        return [self.config(one) for one in self.near(self.row(config), adjacent)]
+
+    def near(self, row: Rows, adjacent: bool = False) -> Rows:
+        """The rows of `neighbours`."""
+        around = self._around(row, adjacent)
+        near: Rows = around[self.legal(around)]
+        return near
 
     def _around(self, row: Rows, adjacent: bool = False) -> Rows:
         """The distinct folded rows that one change of `row` leads to."""

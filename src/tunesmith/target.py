@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tunesmith.argument import Argument
 from tunesmith.calibrate import Calibration
 from tunesmith.dtype import dtype, is_type
 from tunesmith.errors import TaskError, TunesmithError
 from tunesmith.expression import Expression, Undefined
-from tunesmith.task import Argument, Task, Workload
+from tunesmith.task import Task, Workload
 
 MARGIN = 0.05  # below the floor that a time must be to be impossible
 

@@ -7,26 +7,22 @@ build is specialised for.
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
 import inspect
 import operator
-import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
-from tunesmith.array import ArraySpec
+from tunesmith.argument import Argument
 from tunesmith.dtype import ALIASES, DTYPES, Dtype, dtype, is_type
-from tunesmith.errors import ExpressionError, TaskError, TunesmithError, unknown
-from tunesmith.expression import FUNCTIONS, LOOKUPS, WORDS, Expression, Undefined
+from tunesmith.errors import ExpressionError, TaskError, unknown
+from tunesmith.expression import Expression, Undefined
+from tunesmith.grammar import FUNCTIONS, LOOKUPS, WORDS
 from tunesmith.limits import FACTS
-from tunesmith.tolerance import Tolerance, tolerance
+from tunesmith.loading import made_by
 from tunesmith.values import Values, values
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,80 +40,6 @@ class Dim(StrEnum):
 
 
 static, dynamic, free, note = Dim.STATIC, Dim.DYNAMIC, Dim.FREE, Dim.NOTE
-
-
-@dataclass(frozen=True, eq=False)
-class Argument:
-    """One argument of the operation. `spec` reads `type[shape]`: `"io[T, 2*d]"`, or `"f32"` for a scalar."""
-
-    name: str
-    spec: str
-    _: KW_ONLY
-    values: Any = None  # what its elements may be (values.py); default N(0, 1)
-    stride: str | Sequence[str] | None = None  # elements between rows, or one per axis; default dense
-    align: int | None = None  # bytes that its pointer promises; default the task's
-    residency: str = "cold"  # "warm": the kernel before has just written it
-    partial: bool | str = (
-        False  # outputs: what the oracle masks stays as it is (True, "kept") or may hold anything ("any")
-    )
-    tolerance: Any = None  # outputs: what counts as equal (tolerance.py)
-
-    reads: ClassVar[bool] = False
-    writes: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        where = f"argument {self.name}"
-        try:
-            array, strides = self.array, self._strides
-        except TunesmithError as error:
-            raise TaskError(f"{where}: {error.message}", hint=error.hint) from None
-        if array.is_array is self.is_scalar:
-            form = "a type alone, such as 'f32'" if self.is_scalar else "type[shape], such as 'io[T, 2*d]'"
-            raise TaskError(f"{where}: {self.spec!r} is not {form}")
-        if len(strides) != len(array.axes):
-            raise TaskError(f"{where}: {len(strides)} strides for {len(array.axes)} axes; one alone goes with two axes")
-        for what, value, known in (
-            ("residency", self.residency, ("cold", "warm")),
-            ("partial", self.partial, (False, True, "kept", "any")),
-        ):
-            if value not in known:
-                raise TaskError(f"{where}: " + unknown(what, str(value), known))
-        if not self.writes and (self.partial or self.tolerance is not None):
-            raise TaskError(f"{where}: partial and tolerance belong to what is written")
-
-    @cached_property
-    def array(self) -> ArraySpec:
-        return ArraySpec.parse(self.spec)
-
-    @cached_property
-    def _strides(self) -> tuple[Expression, ...]:
-        axes = [f"({axis})" for axis in self.array.axes]
-        if self.stride is None:
-            return tuple(Expression.parse("*".join(["1", *axes[i + 1 :]])) for i in range(len(axes)))
-        if isinstance(self.stride, str):
-            return (Expression.parse(self.stride), Expression.parse("1"))
-        return tuple(Expression.parse(s) for s in self.stride)
-
-    @property
-    def is_scalar(self) -> bool:
-        return isinstance(self, Scalar)
-
-    def dtype(self, types: Mapping[str, str]) -> Dtype:
-        return self.array.dtype(types)
-
-    def shape(self, dims: Mapping[str, int]) -> tuple[int, ...]:
-        return self.array.shape(dims)
-
-    def strides(self, dims: Mapping[str, int]) -> tuple[int, ...]:
-        """Elements between neighbours along each axis."""
-        return tuple(stride.integer(dims) for stride in self._strides)
-
-    def stride_expression(self, axis: int) -> Expression:
-        return self._strides[axis]
-
-    def judged_by(self, types: Mapping[str, str]) -> Tolerance:
-        """What counts as equal for this output: as declared, or what its type implies."""
-        return tolerance(self.tolerance, self.dtype(types))
 
 
 class Input(Argument):
@@ -143,6 +65,7 @@ class Scalar(Argument):
     """A number passed by value, such as an epsilon."""
 
     reads = True
+    is_scalar = True
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -238,7 +161,7 @@ class Task:
     align: int = 16
     score: str = "speedup"  # geometric mean of speedups, or "time": the weighted total
     deterministic: bool = True  # False where atomics may reorder sums
-    batch_invariant: bool = False  # a row's bits do not depend on dynamic dims
+    batch_invariant: bool = False  # a row's bits do not depend on how many rows there are
     cuda: Cuda = field(default_factory=Cuda)
     opencl: OpenCL = field(default_factory=OpenCL)
     folder: Path | None = None
@@ -289,7 +212,19 @@ class Task:
     @staticmethod
     def load(folder: str | Path) -> Task:
         """Run a task folder's `task.py` (trusted code) and give the `Task` it makes."""
-        return _load(Path(folder))
+        folder = Path(folder)
+        file = (folder / "task.py" if folder.is_dir() else folder).resolve()
+        if not file.is_file() or file.suffix != ".py":
+            hint = "a task is a folder with a task.py; see docs/write-a-task.md"
+            raise TaskError(f"{folder} holds no task.py", hint=hint)
+        tasks = made_by(file, Task, module=f"tunesmith_task_{file.parent.name}")
+        if len(tasks) != 1:
+            raise TaskError(f"{file} makes {len(tasks)} tasks; it must make one")
+        (task,) = tasks
+        if task.oracle is None:
+            raise TaskError(f"task {task.name} has no reference", hint="@task.reference above a function of the inputs")
+        task.folder = file.parent
+        return task
 
     # -- asking --
 
@@ -342,6 +277,8 @@ def _validate(task: Task) -> None:
         raise TaskError(f"{where}: " + unknown("score", task.score, ("speedup", "time")))
     if task.rows is not None and task.rows not in task.dims:
         raise TaskError(f"{where}: rows: " + unknown("dim", task.rows, task.dims))
+    if task.batch_invariant:
+        _validate_invariance(task, f"{where}: batch_invariant")
     for argument in task.arguments:
         _validate_argument(task, argument, f"{where}, argument {argument.name}")
     for what, text in (("bytes_moved", task.bytes_moved), ("flops", task.flops), ("ranged", task.ranged or "0")):
@@ -357,6 +294,15 @@ def _validate(task: Task) -> None:
                 raise TaskError(f"{where}: {what}: {function}({name}): " + unknown("argument or type", name, known))
     for workload in (*task.workloads, *task.held_out):
         _validate_workload(task, workload, f"{where}, workload {workload.name}")
+
+
+def _validate_invariance(task: Task, where: str) -> None:
+    if task.rows is None or task.dims[task.rows] is static:
+        raise TaskError(f"{where} needs rows, a dim that is not static", hint='rows="T"')
+    if not any(axis.text.strip() == task.rows for output in task.outputs for axis in output.array.axes):
+        raise TaskError(f"{where}: no output has the axis {task.rows}")
+    if not task.deterministic:
+        raise TaskError(f"{where} and deterministic=False: what moves by itself is never the same")
 
 
 def _validate_names(task: Task, where: str) -> None:
@@ -434,44 +380,3 @@ def _validate_layout(argument: Argument, workload: Workload, where: str) -> None
                 f"{where}: {argument.name} has the strides {strides} for the shape {shape}: elements overlap"
             )
         reach += stride * max(0, length - 1)
-
-
-# --- loading -----------------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def own_code(folder: Path | None, what: str) -> Iterator[None]:
-    """Run the user's code: what it raises is the task's error, at the last line of the task's folder that was reached."""
-    try:
-        yield
-    except TunesmithError:
-        raise
-    except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        lines = [f"{f.filename}:{f.lineno}" for f in frames if Path(f.filename).parent == folder]
-        if isinstance(error, SyntaxError) and not lines:
-            lines = [f"{what}:{error.lineno}"]
-        raise TaskError(f"{lines[-1] if lines else what}: {type(error).__name__}: {error}") from error
-
-
-def _load(folder: Path) -> Task:
-    file = (folder / "task.py" if folder.is_dir() else folder).resolve()
-    if not file.is_file() or file.suffix != ".py":
-        raise TaskError(
-            f"{folder} holds no task.py", hint="a task is a folder with a task.py; see docs/write-a-task.md"
-        )
-    name = f"tunesmith_task_{file.parent.name}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    with own_code(file.parent, str(file)):
-        spec.loader.exec_module(module)
-    tasks = {id(value): value for value in vars(module).values() if isinstance(value, Task)}
-    if len(tasks) != 1:
-        raise TaskError(f"{file} makes {len(tasks)} tasks; it must make one")
-    (task,) = tasks.values()
-    if task.oracle is None:
-        raise TaskError(f"task {task.name} has no reference", hint="@task.reference above a function of the inputs")
-    task.folder = file.parent
-    return task

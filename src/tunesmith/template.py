@@ -20,7 +20,8 @@ from typing import NoReturn
 
 from tunesmith.dtype import dtype
 from tunesmith.errors import ExpressionError, TemplateError, unknown
-from tunesmith.expression import WORDS, Expression
+from tunesmith.expression import Expression
+from tunesmith.grammar import WORDS
 from tunesmith.header import Header, Launch, Workspace, read_header
 
 LANGUAGES = {".cu": "cuda", ".cl": "opencl"}

@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tunesmith.trial import Timing
 
 MINIMUM_EFFECT = 0.01  # a win smaller than this is not claimed
 CONFIDENCE = 0.95
+Claim = TypeVar("Claim")
 
 
 def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float, float]:
@@ -66,7 +68,7 @@ def ratio_over_processes(log_ratios: Sequence[float], confidence: float = CONFID
     return Ratio(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), 1.0 - student_cdf(t, n - 1), n)
 
 
-def holm(p_values: Mapping[str, float], level: float = 1 - CONFIDENCE) -> dict[str, bool]:
+def holm(p_values: Mapping[Claim, float], level: float = 1 - CONFIDENCE) -> dict[Claim, bool]:
     """Which claims hold when all of them are made together (Holm's step-down)."""
     held, standing = {}, True
     for rank, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):

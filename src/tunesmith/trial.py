@@ -70,11 +70,17 @@ class Trial:
     bound: float | None = None  # of one that is behind: its score is at most this
     score: float | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)  # per stage: build, check, time
+    identity: str = ""  # equal for the same machine code with the same launches everywhere
 
     @property
     def measured(self) -> bool:
         """Whether it has a score: it passed every gate, itself or through its twin."""
         return self.score is not None
+
+    @property
+    def estimate(self) -> float | None:
+        """What a model may learn from: the score, or the bound of one that is behind; None of one that failed."""
+        return self.score if self.score is not None else self.bound
 
 
 def score(times_us: Mapping[str, float], baseline_us: Mapping[str, float], weights: Mapping[str, float],
@@ -92,3 +98,36 @@ def score(times_us: Mapping[str, float], baseline_us: Mapping[str, float], weigh
     if kind == "time":
         return sum(weights[n] * baseline_us[n] for n in names) / sum(weights[n] * times_us[n] for n in names)
     return math.exp(sum(weights[n] * math.log(baseline_us[n] / times_us[n]) for n in names) / total)
+
+
+@dataclass(frozen=True)
+class Incumbent:
+    """What a trial is raced against: the best score so far, and per workload the best time."""
+
+    score: float
+    best_us: Mapping[str, float]
+
+    def at_most(self, times_us: Mapping[str, float], baseline_us: Mapping[str, float], weights: Mapping[str, float],
+                kind: str = "speedup") -> float | None:  # fmt: skip
+        """The score of these times if all that is not measured yet came out as the best did; None where that is not known."""
+        hoped = {**{name: self.best_us[name] for name in baseline_us if name in self.best_us}, **times_us}
+        return score(hoped, baseline_us, weights, kind) if set(hoped) == set(baseline_us) else None
+
+    def behind_us(self, workload: str, times_us: Mapping[str, float], baseline_us: Mapping[str, float],
+                  weights: Mapping[str, float], kind: str, margin: float) -> float | None:  # fmt: skip
+        """How slow a workload may be before neither the score nor this workload's own best time is within the margin."""
+        best = self.best_us.get(workload)
+        if best is None or self.at_most({**times_us, workload: best}, baseline_us, weights, kind) is None:
+            return None
+
+        def hopeless(us: float) -> bool:
+            hoped = self.at_most({**times_us, workload: us}, baseline_us, weights, kind)
+            return hoped is not None and hoped * margin < self.score
+
+        low = high = best * margin
+        while not hopeless(high) and high < best * 1e4:
+            low, high = high, high * 2
+        for _ in range(20):
+            middle = (low + high) / 2
+            low, high = (low, middle) if hopeless(middle) else (middle, high)
+        return high

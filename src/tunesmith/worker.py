@@ -19,6 +19,7 @@ import numpy as np
 from tunesmith import jail
 from tunesmith.backends import host
 from tunesmith.backends.session import Bytes, DeviceError
+from tunesmith.compiling import machine_bytes
 from tunesmith.data import GUARD, Array, Layout
 from tunesmith.errors import TunesmithError, UsageError
 from tunesmith.messages import Candidate, Case, Forget, Host, Open, RunCheck, RunTime
@@ -97,8 +98,9 @@ def _shut_in() -> None:
     os.environ["TMPDIR"] = os.environ["XDG_CACHE_HOME"] = tempfile.tempdir = os.getcwd()
     runtime = [os.environ.get(name, "") for name in ("OCL_ICD_VENDORS", "TUNESMITH_RUNTIME")]
     write = [os.getcwd(), os.environ.get("POCL_CACHE_DIR", "")]
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    jail.shut(read=[*jail.system_folders(), *filter(None, runtime)], write=filter(None, write), memory_bytes=memory)
+    jail.shut(
+        read=[*jail.system_folders(), *filter(None, runtime)], write=filter(None, write), memory_bytes=machine_bytes()
+    )
 
 
 def _forget(key: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tunesmith.backends import nvml
 from tunesmith.backends.nvrtc import INSTALL
 from tunesmith.backends.session import Bytes, DeviceError, Placed
 from tunesmith.build import Build
@@ -319,7 +320,7 @@ class CudaSession:
             "peak_bytes_per_s": self._peak_bytes_per_s(),
             "memory_bytes": int(_ok(self.cu.cuDeviceTotalMem(self.device))),
         }
-        return found | _nvml(self.index)
+        return found | nvml.readings(self.index)
 
     def _peak_bytes_per_s(self) -> float | None:
         """What the memory's pins can carry: two transfers per clock (kHz) and line."""
@@ -376,29 +377,3 @@ class _Flush:
 
     def read(self, buffer: int, size: int) -> None:
         self.session._launch(self.placed(buffer, size))
-
-
-def _nvml(index: int) -> dict[str, Any]:
-    """Clocks, temperature, power and throttle reasons where NVML is there."""
-    try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return {}
-    if nvml.nvmlInit_v2():
-        return {}
-    handle = ctypes.c_void_p()
-    if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
-        return {}
-    number, large, text = ctypes.c_uint(), ctypes.c_ulonglong(), ctypes.create_string_buffer(96)
-    found: dict[str, Any] = {}
-    for name, call, kind in (("sm_mhz", "nvmlDeviceGetClockInfo", 1), ("memory_mhz", "nvmlDeviceGetClockInfo", 2),
-                             ("celsius", "nvmlDeviceGetTemperature", 0)):  # fmt: skip
-        if not getattr(nvml, call)(handle, kind, ctypes.byref(number)):
-            found[name] = number.value
-    if not nvml.nvmlDeviceGetPowerUsage(handle, ctypes.byref(number)):
-        found["watts"] = number.value / 1000
-    if not nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle, ctypes.byref(large)):
-        found["throttle"] = hex(large.value)
-    if not nvml.nvmlSystemGetDriverVersion(text, 96):
-        found["driver"] = text.value.decode()
-    return found

@@ -1,7 +1,7 @@
 """CUDA source to cubin: NVRTC, or the user's own nvcc line. Needs no driver and no GPU.
 
-Runs inside a compile process. NVRTC knows no host headers, so a folder of small shims comes last on the include path,
-after the user's folders and CUDA's own.
+Runs inside a compile process, and once in a device's own for what flushes its cache. NVRTC knows no host headers, so a
+folder of small shims comes last on the include path, after the user's folders and CUDA's own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,7 @@ def _with_nvrtc(program: Program, key: str) -> Build:
         *program.options,
         *(f"-I{f}" for f in folders),
         "--ptxas-options=-v",
+        "--no-cache",  # its own, kept with the driver: a hit says nothing in the log, and the log tells the spills
     ]
     _, handle = nvrtc.nvrtcCreateProgram(program.source.encode(), f"{NOWHERE}kernel.cu".encode(), 0, [], [])
     try:
@@ -87,14 +89,12 @@ def _with_nvrtc(program: Program, key: str) -> Build:
             nvrtc.nvrtcAddNameExpression(handle, entry.encode())
         (error,) = nvrtc.nvrtcCompileProgram(handle, len(options), [o.encode() for o in options])
         _, size = nvrtc.nvrtcGetProgramLogSize(handle)
-        buffer = b" " * size
-        nvrtc.nvrtcGetProgramLog(handle, buffer)
-        log = buffer.decode(errors="replace").rstrip("\0 \n").replace(NOWHERE, "")
+        written = _written(size, lambda buffer: nvrtc.nvrtcGetProgramLog(handle, buffer))
+        log = written.decode(errors="replace").rstrip("\0 \n").replace(NOWHERE, "")
         if error != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             return Build(key, FAILED, reason=error_line(log), log=log)
         _, size = nvrtc.nvrtcGetCUBINSize(handle)
-        cubin = b" " * size
-        nvrtc.nvrtcGetCUBIN(handle, cubin)
+        cubin = _written(size, lambda buffer: nvrtc.nvrtcGetCUBIN(handle, buffer))
         symbols = {}
         for entry in program.entries:
             _, lowered = nvrtc.nvrtcGetLoweredName(handle, entry.encode())
@@ -102,6 +102,17 @@ def _with_nvrtc(program: Program, key: str) -> Build:
     finally:
         nvrtc.nvrtcDestroyProgram(handle)
     return _built(key, cubin, log, symbols)
+
+
+def _written(size: int, write: Callable[[bytearray], object]) -> bytes:
+    """What the library writes into a buffer of that size.
+
+    Never into `bytes`: those of one character are shared by the whole process, and an empty log is one NUL. (Seen: from then
+    on Python 3.12 took the space out of every f"{a} {b}" that it compiled, and torch could not be imported any more.)
+    """
+    buffer = bytearray(size)
+    write(buffer)
+    return bytes(buffer)
 
 
 def _with_nvcc(program: Program, key: str) -> Build:

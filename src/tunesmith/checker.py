@@ -1,14 +1,15 @@
 """Whether a candidate computes what the task says: what to ask the device's process, and how its answers are judged.
 
 Two tiers. *Screen*: one representative workload, normal data. *Verify*: every workload, every distribution, held-out
-shapes, fresh seeds. Expected outputs are computed here and stay here.
+shapes, fresh seeds, and for a `batch_invariant` task fewer rows of the same data. Expected outputs are computed here and
+stay here.
 """
 
 from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +26,7 @@ from tunesmith.trial import Status
 from tunesmith.values import DISTRIBUTIONS, Choice, Normal, Range
 
 TIMEOUT_S = 60.0
+VERIFIED_CONTENT = 7  # of the data that verify draws; screen and timing have others
 NUMBERS = itertools.count()
 LARGE = 2**22  # output elements beyond which only some rows go through the float64 oracle
 SAMPLED_ROWS = 256
@@ -32,6 +34,11 @@ ROWS_AT_ONCE = 64  # of a large output, compared with the baseline's in parts th
 NO_TIME = "a launch that takes no time"
 REFUSED = ("OUT_OF_RESOURCES", "INVALID_CLUSTER", "COOPERATIVE_LAUNCH_TOO_LARGE", "INVALID_WORK_GROUP", "INVALID_VALUE",
            "OUT_OF_MEMORY")  # fmt: skip
+
+
+At = Callable[
+    [Workload], Candidate | Host | None
+]  # the same configuration on another workload; None where it serves it not
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,19 @@ class Oracle:
         between = rng.choice(np.arange(1, count - 1), SAMPLED_ROWS - 2, replace=False)
         return np.sort(np.concatenate([[0], between, [count - 1]]))
 
+    def first_rows(self, workload: Workload, count: int, content: int = 0) -> Workload:
+        """A workload's first rows as a workload of its own: the same normal data, less of it."""
+        assert self.task.rows is not None
+        fewer = Workload(f"{workload.name} at {self.task.rows}={count}", dims={**workload.dims, self.task.rows: count},
+                         types=workload.types, values=workload.values, on=workload.on)  # fmt: skip
+        whole = self.inputs(workload, content)
+        rows = np.arange(count)
+        self._inputs[fewer.name, content, "normal"] = {
+            name: np.ascontiguousarray(take_rows(self.task, self.task.argument(name), data, rows))
+            for name, data in whole.items()
+        }
+        return fewer
+
     def forget(self, workload: Workload) -> None:
         """Drop what is held for a workload."""
         for store in (self._inputs, self._expected):
@@ -116,17 +136,59 @@ class Checker:
             return replace(answer, workload=workload.name, distribution=distribution)
         return self.judge(answer, workload, distribution, content=content, all_rows=all_rows)
 
-    def verify(self, candidate: Candidate | Host, workload: Workload) -> Checked:
-        """Every distribution on one workload (one alone where it is large); the first failure, or the worst pass."""
+    def verify(self, candidate: Candidate | Host, workload: Workload, at: At | None = None) -> Checked:
+        """Every distribution on one workload (one alone where it is large); the first failure, or the worst pass.
+
+        `at` tells what the same configuration launches on another workload: what a `batch_invariant` task is asked with.
+        """
         large = self.oracle.rows(workload) is not None or self._elements(workload) > LARGE
         worst: Checked | None = None
+        normal: Checked | None = None
         for distribution in DISTRIBUTIONS[:1] if large else DISTRIBUTIONS:
-            found = self.run(candidate, workload, distribution, content=7, all_rows=True)
+            found = self.run(candidate, workload, distribution, content=VERIFIED_CONTENT, all_rows=True)
             if found.status is not Status.OK:
                 return found
             worst = found if worst is None or found.error > worst.error else worst
+            normal = found if distribution == "normal" else normal
         assert worst is not None
+        assert normal is not None
+        if self.task.batch_invariant and at is not None:
+            return self._varies(normal, workload, at) or worst
         return worst
+
+    def _varies(self, whole: Checked, workload: Workload, at: At) -> Checked | None:
+        """The first number of rows, fewer of the same data, that goes wrong or gives a row other bits; None where none does."""
+        assert self.task.rows is not None
+        most = workload.dims[self.task.rows]
+        for count in sorted({1, most // 2 + 1} - {most}) if most > 1 else ():
+            fewer = self.oracle.first_rows(workload, count, VERIFIED_CONTENT)
+            candidate = at(fewer)
+            problem = "" if candidate is None else self._differs(candidate, fewer, whole.outputs)
+            self.oracle.forget(fewer)
+            if problem:
+                return replace(
+                    whole, status=Status.WRONG, reason=f"batch_invariant, {self.task.rows}={count}: {problem}"
+                )
+        return None
+
+    def _differs(self, candidate: Candidate | Host, fewer: Workload, among: Mapping[str, Array]) -> str:
+        """What is wrong with few rows that were right `among` more; "" where each has the same bits."""
+        answer = self.ask(RunCheck(self._case(fewer, "normal", VERIFIED_CONTENT), candidate))
+        written = (
+            answer if isinstance(answer, Checked) else self._written(answer, fewer, "normal", VERIFIED_CONTENT, None)
+        )
+        if isinstance(written, Checked):
+            return written.reason
+        for name, axis in self.row_axes().items():
+            argument, mine = self.task.argument(name), written[0][name]
+            other = bits(mine) != bits(np.take(among[name], range(mine.shape[axis]), axis))
+            if argument.partial and other.any():
+                asked = ~np.ma.getmaskarray(self.oracle.expected(fewer, VERIFIED_CONTENT)[name])
+                other = take_rows(self.task, argument, other, self.oracle.rows(fewer)) & asked
+            rows = np.moveaxis(other, axis, 0).reshape(other.shape[axis], -1).any(axis=1)
+            if rows.any():
+                return f"{int(rows.sum())} of {rows.size} rows of {name} have other bits than among more rows"
+        return ""
 
     def adopt_baseline(self, checked: Checked, workload: Workload, content: int = 0) -> None:
         """Remember a correct baseline's outputs and its own error; tolerances refer to it."""
@@ -159,17 +221,36 @@ class Checker:
         def say(status: Status, reason: str, error: float = 0.0, outputs: Mapping[str, Array] | None = None) -> Checked:
             return Checked(workload.name, distribution, status, reason, error, outputs=outputs or {})
 
+        written = self._written(
+            answer, workload, distribution, content, None if all_rows else self.oracle.rows(workload)
+        )
+        if isinstance(written, Checked):
+            return written
+        raw, again = written
+        for outputs in (raw, {**raw, **again}) if again else (raw,):
+            verdict, name = self.compare(outputs, workload, distribution, content=content, all_rows=all_rows)
+            if not verdict.right:
+                return say(Status.WRONG, f"{name}: {verdict.reason}", verdict.error)
+        return say(Status.OK, "", verdict.error, raw)
+
+    def _written(
+        self, answer: Answer, workload: Workload, distribution: str, content: int, rows: Array | None
+    ) -> tuple[dict[str, Array], dict[str, Array]] | Checked:
+        """What a run wrote, and what its second run wrote otherwise; or what is wrong with either, whatever the numbers."""
+
+        def say(status: Status, reason: str) -> Checked:
+            return Checked(workload.name, distribution, status, reason)
+
         if answer.fields["problems"]:
             return say(Status.WRONG, "; ".join(dict.fromkeys(answer.fields["problems"])))
-        rows = self.oracle.rows(workload)
         raw, again = {}, {}
         parts = iter(answer.parts)
         for found in answer.fields["outputs"]:
             argument = self.task.argument(found["name"])
             first, second, unwritten = next(parts), next(parts), next(parts)
-            raw[argument.name] = self.array(first, argument.name, workload, None if all_rows else rows)
+            raw[argument.name] = self.array(first, argument.name, workload, rows)
             if second:
-                again[argument.name] = self.array(second, argument.name, workload, None if all_rows else rows)
+                again[argument.name] = self.array(second, argument.name, workload, rows)
             if argument.partial:
                 if reason := self._untouched(argument.name, unwritten, workload, content, distribution):
                     return say(Status.WRONG, reason)
@@ -183,11 +264,7 @@ class Checker:
                     f"{found['differing']} of {found['elements']} elements of {argument.name} differ between two runs"
                 )
                 return say(Status.NONDETERMINISTIC, f"{reason}: a race, or a read of memory that nothing wrote")
-        for outputs in (raw, {**raw, **again}) if again else (raw,):
-            verdict, name = self.compare(outputs, workload, distribution, content=content, all_rows=all_rows)
-            if not verdict.right:
-                return say(Status.WRONG, f"{name}: {verdict.reason}", verdict.error)
-        return say(Status.OK, "", verdict.error, raw)
+        return raw, again
 
     def compare(self, raw: Mapping[str, Array], workload: Workload, distribution: str, *, content: int = 0,
                 all_rows: bool = False, same_bits: bool = True) -> tuple[Verdict, str]:  # fmt: skip

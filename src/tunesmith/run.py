@@ -1,0 +1,251 @@
+"""A run: one campaign, as its journal tells it. Events go in, and what is known of the run comes out.
+
+The same fold serves a run that goes on, one that is resumed and one that is only read, so that nothing is known of a
+run that its journal does not hold. Knows no devices and no strategies.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tunesmith.choice import Choice
+from tunesmith.errors import UsageError
+from tunesmith.journal import FORMAT, NAME, Event, Journal, is_begun, read_events, trial_from
+from tunesmith.playoff import Played
+from tunesmith.template import Config
+from tunesmith.trial import Status, Trial
+
+Listener = Callable[[Event], None]
+Place = tuple[int, str]  # a trial's number and a workload
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Something that could be the opponent, as it was measured."""
+
+    name: str
+    kind: str  # baseline, callable or recorded
+    status: Status
+    reason: str
+    time_us: Mapping[str, float]
+
+
+@dataclass
+class Run:
+    """What is known of a run. `emit` adds to it; only a run that is held by this process may."""
+
+    folder: Path | None = None
+    journal: Journal | None = None
+    listeners: list[Listener] = field(default_factory=list)
+
+    begin: Event = field(default_factory=dict)
+    device: Event = field(default_factory=dict)  # what the device said of itself when the run was last opened
+    tester: Event | None = None  # what became of wrong outputs, made before anything was tried
+    baselines: list[Baseline] = field(default_factory=list)
+    opponent: Baseline | None = None
+    talk: list[Event] = field(default_factory=list)  # asks and trials in their order: what strategies were told
+    trials: list[Trial] = field(default_factory=list)
+    asked: int = 0
+    in_flight: dict[int, tuple[str, Config]] = field(default_factory=dict)
+    device_s: float = 0.0  # of the search
+    compile_s: float = 0.0
+    stopped: str = ""  # why the search ended
+    finals: list[tuple[str, dict[int, float]]] = field(default_factory=list)  # a workload in a process: times
+    choice: Choice | None = None
+    verified: dict[Place, Event] = field(default_factory=dict)
+    plays: list[dict[Place, Played | str]] = field(default_factory=list)  # a process each
+    ended: str = ""
+    seconds: float = 0.0  # that were worked, interruptions left out
+    _since: float = field(default_factory=time.monotonic)
+    _before: float = 0.0
+
+    # -- folders --
+
+    @staticmethod
+    def create(folder: Path, begin: Event) -> Run:
+        """A new run in a folder that holds none yet."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{folder} cannot be made: {error.strerror}", hint="--run DIR chooses a folder") from None
+        if is_begun(folder):
+            raise UsageError(f"{folder} holds a run already", hint=f"tunesmith resume {folder}, or another --run DIR")
+        run = Run(folder, Journal(folder))
+        run.emit("begin", format=FORMAT, **begin)
+        return run
+
+    @staticmethod
+    def resume(folder: Path) -> Run:
+        """A run to go on with, held by this process."""
+        run = Run.read(folder)
+        run.journal = Journal(folder)
+        run._before, run._since = run.seconds, time.monotonic()
+        return run
+
+    @staticmethod
+    def read(folder: Path) -> Run:
+        """A run to look at."""
+        run = Run(folder)
+        for event in read_events(folder):
+            run._take(event)
+        if not run.begin:
+            raise UsageError(f"{folder}: its journal is empty", hint="the run ended before it began; start it again")
+        if run.begin.get("format") != FORMAT:
+            raise UsageError(f"{folder}: a journal of format {run.begin.get('format')}; this version reads {FORMAT}")
+        return run
+
+    def close(self) -> None:
+        if self.journal is not None:
+            self.journal.close()
+
+    # -- events --
+
+    def emit(self, event: str, *, sync: bool = False, **fields: Any) -> None:
+        """Something happened: it is written down, and known from now on."""
+        self.tick()
+        line = {"event": event, "at": round(self.seconds, 3), **fields}
+        if self.journal is not None:
+            self.journal.write(line, sync=sync)
+        self._take(line)
+        for listener in self.listeners:
+            listener(line)
+
+    def tick(self) -> float:
+        """The seconds worked so far."""
+        self.seconds = self._before + time.monotonic() - self._since
+        return self.seconds
+
+    def _take(self, event: Event) -> None:
+        self.seconds = max(self.seconds, event.get("at", 0.0))
+        handler = getattr(self, f"_on_{event['event'].replace('-', '_')}", None)
+        if handler is None:
+            raise UsageError(f"{self.folder}: an event {event['event']!r} that this version does not know")
+        handler(event)
+
+    def _on_begin(self, event: Event) -> None:
+        self.begin = event
+
+    def _on_open(self, event: Event) -> None:
+        self.device = event["device"]
+
+    def _on_tester(self, event: Event) -> None:
+        self.tester = event
+
+    def _on_baseline(self, event: Event) -> None:
+        self.baselines.append(
+            Baseline(event["name"], event["kind"], Status(event["status"]), event.get("reason", ""), event["time_us"])
+        )
+
+    def _on_opponent(self, event: Event) -> None:
+        self.opponent = next(b for b in self.baselines if b.name == event["name"])
+
+    def _on_ask(self, event: Event) -> None:
+        self.talk.append(event)
+        if event["config"] is not None:
+            self.asked = event["number"]
+            self.in_flight[self.asked] = (event["template"], event["config"])
+
+    def _on_trial(self, event: Event) -> None:
+        trial = trial_from(event)
+        self.talk.append(event)
+        self.trials.append(trial)
+        self.in_flight.pop(trial.number, None)
+        self.device_s += trial.seconds.get("device", 0.0)
+        self.compile_s += trial.seconds.get("compile", 0.0)
+
+    def _on_stop(self, event: Event) -> None:
+        self.stopped = event["reason"]
+
+    def _on_final(self, event: Event) -> None:
+        self.finals.append((event["workload"], {int(n): us for n, us in event["time_us"].items()}))
+
+    def _on_choose(self, event: Event) -> None:
+        self.choice = Choice(event["general"], event["cells"])
+
+    def _on_verify(self, event: Event) -> None:
+        self.verified[event["trial"], event["workload"]] = event
+
+    def _on_play(self, event: Event) -> None:
+        self.plays.append({(c["trial"], c["workload"]): _played(c) for c in event["cells"]})
+
+    def _on_end(self, event: Event) -> None:
+        self.ended = event["reason"]
+
+    # -- what is known --
+
+    @property
+    def name(self) -> str:
+        return str(self.folder) if self.folder else "a run without a folder"
+
+    @property
+    def weights(self) -> dict[str, float]:
+        return {w["name"]: w["weight"] for w in self.begin["workloads"]}
+
+    @property
+    def best(self) -> Trial | None:
+        """The best that the search itself saw; nothing is claimed by it."""
+        return max((t for t in self.trials if t.measured), key=lambda t: t.score or 0.0, default=None)
+
+    def best_us(self) -> dict[str, float]:
+        """Per workload the shortest time that any trial had."""
+        found: dict[str, float] = {}
+        for trial in self.trials:
+            for name, cell in trial.cells.items():
+                if cell.timing is not None and cell.status is Status.OK:
+                    found[name] = min(cell.timing.time_us, found.get(name, math.inf))
+        return found
+
+    def trial(self, number: int) -> Trial:
+        for trial in self.trials:
+            if trial.number == number:
+                return trial
+        raise UsageError(f"{self.name} has no trial {number}", hint=f"it has 1 to {self.asked}")
+
+    def by_status(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for trial in self.trials:
+            counts[str(trial.status)] = counts.get(str(trial.status), 0) + 1
+        return dict(sorted(counts.items(), key=lambda item: -item[1]))
+
+    def refused(self) -> dict[int, Event]:
+        """Trials that did not stand up when they were verified."""
+        return {n: event for (n, _), event in self.verified.items() if event["status"] != Status.OK}
+
+    @property
+    def state(self) -> str:
+        """ "done", "searched" (what it chose is not proven yet) or "searching"."""
+        return "done" if self.ended else "searched" if self.stopped else "searching"
+
+
+def _played(cell: Mapping[str, Any]) -> Played | str:
+    if "reason" in cell:
+        return str(cell["reason"])
+    return Played(cell["baseline_us"], cell["challenger_us"], cell["ratio"])
+
+
+def copied_task(source: Path, run: Path) -> Path:
+    """The task's folder as it was, inside the run's: a run folder can travel."""
+    target = run / "task"
+    ignored = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "cassettes", "runs")
+    shutil.copytree(source, target, ignore=ignored, dirs_exist_ok=True)
+    return target
+
+
+def run_folders(parent: Path) -> Sequence[Path]:
+    """The runs in a folder, the latest last."""
+    return sorted((p.parent for p in parent.glob(f"*/{NAME}")), key=lambda p: (p / NAME).stat().st_mtime)
+
+
+def new_folder(parent: Path, task: str) -> Path:
+    """`runs/TASK-DATE-N`, the first that is free."""
+    day = time.strftime("%Y%m%d")
+    number = 1
+    while (folder := parent / f"{task}-{day}-{number}").exists():
+        number += 1
+    return folder

@@ -1,0 +1,123 @@
+"""What a search may spend, and when it ends by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from tunesmith.budget import QUIET, Budget, enough, outlook, progress
+from tunesmith.errors import UsageError
+from tunesmith.sharing import FIRST, Sharing
+from tunesmith.trial import Cell, Incumbent, Status, Trial
+
+
+def scored(*scores: float | None, target: float | None = None) -> list[Trial]:
+    cells = {"w": Cell("w", target_fraction=target)}
+    return [
+        Trial(i, "k", {}, Status.OK if s else Status.WRONG, score=s, cells=cells if s else {})
+        for i, s in enumerate(scores, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "budget"),
+    [
+        ((), Budget(seconds=300.0)),
+        (("90s",), Budget(seconds=90.0)),
+        (("5m", "200trials"), Budget(seconds=300.0, trials=200)),
+        (("1h", "60device-s", "8calls"), Budget(seconds=3600.0, device_s=60.0, calls=8)),
+        (("1.5m",), Budget(seconds=90.0)),
+    ],
+)
+def test_budgets_as_people_write_them(texts: tuple[str, ...], budget: Budget) -> None:
+    assert Budget.parse(texts) == budget
+
+
+@pytest.mark.parametrize("texts", [("5",), ("five minutes",), ("0s",), ("-5m",), ("1.5trials",), ("5m", "300s"), ("",)])
+def test_what_is_no_budget(texts: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match="--budget"):
+        Budget.parse(texts)
+
+
+def test_the_first_limit_reached_ends_it() -> None:
+    budget = Budget(seconds=10, trials=5, device_s=2)
+    assert budget.over(seconds=9, asked=4, device_s=1) == ""
+    assert "5 trials" in budget.over(seconds=9, asked=5, device_s=1)
+    assert "10 s" in budget.over(seconds=10, asked=4, device_s=1)
+    assert "2 seconds of the device" in budget.over(seconds=9, asked=4, device_s=2)
+    assert budget.spent(seconds=5, asked=4, device_s=0) == pytest.approx(0.8)
+
+
+def test_a_search_ends_when_nothing_moves_for_long() -> None:
+    moving = [1.01**i for i in range(QUIET)]
+    assert enough(scored(*moving), 10**6) == ""
+    still = scored(*moving, *[1.0] * QUIET)
+    assert enough(still, 10**6).startswith(f"nothing moved for {QUIET} trials; the second half of the trials brought")
+    assert enough(scored(*moving, *[moving[-1] * 1.001] * QUIET), 10**6)  # less than noise is no move
+    assert enough(scored(*[None] * 500), 10**6) == ""  # nothing right yet: go on
+
+
+def test_a_search_ends_at_the_target() -> None:
+    assert enough(scored(1.0, target=0.97), 10**6) == ""
+    assert enough(scored(1.0, target=1.01), 10**6).startswith("the target is reached: 1.01")
+
+
+def test_what_is_still_to_be_gained() -> None:
+    trials = scored(1.0, 1.1, 1.2, 1.2, 1.2, 1.32, target=0.8)
+    assert outlook(trials) == "the second half of the trials brought 10.0 %; the target is 1.25x away"
+    assert progress(trials) == [(1, 1.0), (2, 1.1), (3, 1.2), (6, 1.32)]
+    assert outlook([]) == ""
+
+
+# --- several templates -------------------------------------------------------------------------------------------------
+
+
+def test_a_little_on_each_then_more_on_what_leads() -> None:
+    sharing = Sharing(["slow", "fast", "broken"])
+    given: list[str] = []
+    for _ in range(300):
+        name = sharing.order()[0]
+        given.append(name)
+        sharing.asked(name, True)
+        score = {"slow": 1.0, "fast": 1.3, "broken": None}[name]
+        sharing.told(Trial(len(given), name, {}, Status.OK if score else Status.WRONG, score=score))
+    assert {name: given[: 3 * FIRST].count(name) for name in sharing.names} == dict.fromkeys(sharing.names, FIRST)
+    later = given[3 * FIRST :]
+    assert later.count("fast") > 0.85 * len(later)
+    assert later.count("slow") > 0  # never given up altogether
+    assert later.count("broken") > 0
+
+
+def test_a_template_that_has_nothing_left_is_passed_over() -> None:
+    sharing = Sharing(["a", "b"])
+    sharing.asked("a", False)
+    assert sharing.order()[0] == "a"
+    sharing.asked("a", True)
+    assert sharing.order()[0] == "b"
+
+
+# --- racing ------------------------------------------------------------------------------------------------------------
+
+BASE = {"a": 100.0, "b": 100.0}
+EVEN = {"a": 1.0, "b": 1.0}
+
+
+def test_behind_is_what_neither_score_nor_its_own_workload_can_save() -> None:
+    best = Incumbent(4.0, {"a": 25.0, "b": 25.0})
+    alone = best.behind_us("a", {}, BASE, EVEN, "speedup", 1.25)
+    assert alone == pytest.approx(25 * 1.25**2)  # the other workload could still be as fast as the best
+    assert best.behind_us("b", {"a": 25.0}, BASE, EVEN, "speedup", 1.25) == pytest.approx(25 * 1.25**2)
+    assert best.behind_us("b", {"a": 50.0}, BASE, EVEN, "speedup", 1.25) == pytest.approx(
+        25 * 1.25
+    )  # never less than its own
+    assert best.behind_us("a", {}, BASE, {"a": 9.0, "b": 1.0}, "speedup", 1.25) == pytest.approx(25 * 1.25 ** (10 / 9))
+
+
+def test_without_a_time_of_every_workload_nothing_is_behind() -> None:
+    assert Incumbent(2.0, {"a": 50.0}).behind_us("a", {}, BASE, EVEN, "speedup", 1.25) is None
+    assert Incumbent(2.0, {"a": 50.0}).at_most({}, BASE, EVEN) is None
+
+
+def test_a_bound_is_no_less_than_any_score_that_could_come_of_it() -> None:
+    best = Incumbent(4.0, {"a": 25.0, "b": 20.0})
+    assert best.at_most({"a": 80.0}, BASE, EVEN) == pytest.approx((100 / 80 * 5) ** 0.5)
+    assert best.at_most({"a": 80.0}, BASE, EVEN, "time") == pytest.approx(2.0)
