@@ -17,9 +17,9 @@ from tunesmith.review import FileReport, Report
 ROOT = Path(__file__).parent.parent
 SOFTMAX = ROOT / "suite" / "row_softmax"
 NAMES = {
-    "Compilers", "Cuda", "Evaluator", "InOut", "Input", "OpenCL", "Output", "Pairing", "Scalar", "Space", "Status", "Task",
-    "Template", "Trial", "TunesmithError", "Workload", "all_devices", "check", "dynamic", "find_device", "free", "note",
-    "play", "static",
+    "Compilers", "Cuda", "Evaluator", "InOut", "Input", "OpenCL", "Output", "Pairing", "Result", "Run", "Scalar",
+    "Space", "Status", "Task", "Template", "Trial", "TunesmithError", "Workload", "all_devices", "check", "dynamic",
+    "find_device", "free", "note", "play", "static", "tune",
 }  # fmt: skip
 
 

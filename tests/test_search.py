@@ -20,7 +20,7 @@ from tunesmith.search.annealing import Annealing
 from tunesmith.search.default import AHEAD, AHEAD_SHARE, HOPE, Default, _Chance
 from tunesmith.search.evolution import Evolution, children
 from tunesmith.search.features import Features
-from tunesmith.search.gaussian import Posterior, Scales, kernel, squared_distances
+from tunesmith.search.gaussian import USUAL, Posterior, Scales, kernel, squared_distances
 from tunesmith.search.memory import Memory
 from tunesmith.search.random import Random
 from tunesmith.space import Space
@@ -387,7 +387,7 @@ def test_a_posterior_is_the_textbook_s() -> None:
     rng = np.random.default_rng(1)
     points, pool, losses = rng.random((20, 2)), rng.random((30, 2)), rng.normal(size=20)
     scales = Scales.usual(np.arange(2), 2)
-    own, across = (kernel(squared_distances(1.5 * points, 1.5 * other)) for other in (points, pool))
+    own, across = (kernel(squared_distances(USUAL * points, USUAL * other)) for other in (points, pool))
     weights = np.linalg.solve(own + scales.noise * np.eye(20), across)
     mean, spread = Posterior(scales, points, pool).predict(losses)
     assert np.allclose(mean, losses @ weights, atol=1e-3)

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from tunesmith.errors import TunesmithError
     from tunesmith.evaluate import Evaluator
     from tunesmith.playoff import Pairing, play
+    from tunesmith.result import Result
     from tunesmith.review import check
+    from tunesmith.run import Run
+    from tunesmith.runs import tune
     from tunesmith.space import Space
     from tunesmith.task import (
         Cuda,
@@ -35,9 +38,9 @@ if TYPE_CHECKING:
     from tunesmith.trial import Status, Trial
 
 __all__ = [
-    "Compilers", "Cuda", "Evaluator", "InOut", "Input", "OpenCL", "Output", "Pairing", "Scalar", "Space", "Status", "Task",
-    "Template", "Trial", "TunesmithError", "Workload", "all_devices", "check", "dynamic", "find_device", "free", "note",
-    "play", "static",
+    "Compilers", "Cuda", "Evaluator", "InOut", "Input", "OpenCL", "Output", "Pairing", "Result", "Run", "Scalar",
+    "Space", "Status", "Task", "Template", "Trial", "TunesmithError", "Workload", "all_devices", "check", "dynamic",
+    "find_device", "free", "note", "play", "static", "tune",
 ]  # fmt: skip
 
 PUBLIC = {
@@ -49,6 +52,8 @@ PUBLIC = {
     "OpenCL": "task:OpenCL",
     "Output": "task:Output",
     "Pairing": "playoff:Pairing",
+    "Result": "result:Result",
+    "Run": "run:Run",
     "Scalar": "task:Scalar",
     "Space": "space:Space",
     "Status": "trial:Status",
@@ -65,6 +70,7 @@ PUBLIC = {
     "note": "task:note",
     "play": "playoff:play",
     "static": "task:static",
+    "tune": "runs:tune",
 }
 
 

@@ -160,11 +160,15 @@ def runs_(folder: str, as_json: bool) -> None:
 @cli.command()
 @click.argument("run", type=click.Path())
 @click.argument("trial", type=click.IntRange(1), required=False)
+@click.option("--csv", "as_csv", is_flag=True, help="All trials as CSV on stdout, a line each.")
 @json_option
-def show(run: str, trial: int | None, as_json: bool) -> None:
+def show(run: str, trial: int | None, as_csv: bool, as_json: bool) -> None:
     """Show RUN with its best trials, or one TRIAL whole: source, differences, resources, times."""
     from tunesmith import runs
 
+    if as_csv:
+        click.echo(runs.trials_as_csv(Path(run)), nl=False)
+        return
     emit(runs.show(Path(run), trial), as_json, runs.show_shown)
 
 

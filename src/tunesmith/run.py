@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -213,6 +213,12 @@ class Run:
             counts[str(trial.status)] = counts.get(str(trial.status), 0) + 1
         return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
+    def records(self) -> list[dict[str, Any]]:
+        """The trials as flat records, for a data frame or a CSV file: every record has the same keys."""
+        parameters = dict.fromkeys(name for t in self.trials for name in t.config)
+        workloads = list(self.weights)
+        return [_record(trial, parameters, workloads) for trial in self.trials]
+
     def refused(self) -> dict[int, Event]:
         """Trials that did not stand up when they were verified."""
         return {n: event for (n, _), event in self.verified.items() if event["status"] != Status.OK}
@@ -221,6 +227,20 @@ class Run:
     def state(self) -> str:
         """ "done", "searched" (what it chose is not proven yet) or "searching"."""
         return "done" if self.ended else "searched" if self.stopped else "searching"
+
+
+def _record(trial: Trial, parameters: Iterable[str], workloads: Iterable[str]) -> dict[str, Any]:
+    times = {name: cell.timing.time_us for name, cell in trial.cells.items() if cell.timing is not None}
+    kernels = [kernel for kernels in trial.resources.values() for kernel in kernels]
+    return {
+        "trial": trial.number, "template": trial.template, "status": str(trial.status), "score": trial.score,
+        "bound": trial.bound, "twin": trial.twin,
+        **{f"config.{name}": trial.config.get(name) for name in parameters},
+        **{f"time_us.{name}": times.get(name) for name in workloads},
+        "registers": max((k.registers for k in kernels), default=None),
+        "spill_bytes": max((k.spill_bytes for k in kernels), default=None),
+        "compile_s": trial.seconds.get("compile"), "device_s": trial.seconds.get("device"), "reason": trial.reason,
+    }  # fmt: skip
 
 
 def _played(cell: Mapping[str, Any]) -> Played | str:

@@ -6,9 +6,11 @@ A verb's function gives the dict that `--json` prints; `show_…` is for a perso
 from __future__ import annotations
 
 import contextlib
+import csv
 import difflib
+import io
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,17 @@ def search(order: Order, *, quiet: bool) -> dict[str, Any]:
     """Search a task's templates; the result is in the run's folder too."""
     with started(order) as (run, arena):
         return _searched(run, arena, quiet=quiet)
+
+
+def tune(task: str | Path, templates: Sequence[str | Path] = (), *, budget: str | Sequence[str] = (), quiet: bool = True,
+         **order: Any) -> Result:  # fmt: skip
+    """Search a task's templates and prove what is found; `order` takes what `tunesmith search` has as options."""
+    given = (budget,) if isinstance(budget, str) else tuple(budget)
+    run = order.pop("run", None)
+    asked = Order(Path(task), [Path(t) for t in templates], budget=given, run=Path(run) if run else None, **order)
+    with started(asked) as (run, arena):
+        _searched(run, arena, quiet=quiet)
+        return Result(run)
 
 
 def resume(folder: Path, *, quiet: bool) -> dict[str, Any]:
@@ -125,6 +138,16 @@ def show(folder: Path, number: int | None) -> dict[str, Any]:
     diff = list(difflib.unified_diff((default or "").splitlines(), (source or "").splitlines(), "default", f"trial {number}",
                                      lineterm="", n=0))  # fmt: skip
     return {**trial_fields(trial), "source": source, "diff": "\n".join(diff), "profile": _profiled_by(run, trial)}
+
+
+def trials_as_csv(folder: Path) -> str:
+    """A run's trials, a line each."""
+    records = Run.read(folder).records()
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(records[0]) if records else ["trial"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
 
 
 def _template_of(run: Run, name: str) -> Template | None:

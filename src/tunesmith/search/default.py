@@ -22,7 +22,7 @@ from tunesmith.space import Rows, Space
 from tunesmith.template import Config
 from tunesmith.trial import Trial
 
-SCOUTS = 3  # random rows after the starting points
+FIRST = 4  # starting points and random rows before the model; at least one is random
 AHEAD, AHEAD_SHARE = 8, 0.25  # how many may be under way: so many, and this share of those told
 ENOUGH = 3  # measured trials that a model needs
 REFIT = 1.15  # the model is fitted anew when this much more is known
@@ -35,7 +35,7 @@ UNLIKELY = 0.3  # below this chance a row is asked when nothing else is left
 
 
 class Default:
-    """Starting points, scouts, then expected improvement."""
+    """Starting points, a few scouts, then expected improvement."""
 
     def __init__(self, space: Space, rng: np.random.Generator) -> None:
         self._memory, self._rng = Memory(space, rng), rng
@@ -43,7 +43,7 @@ class Default:
         self._scales = Scales.usual(self._features.groups, self._features.scales)
         self._safe = Scales.usual(self._features.groups, self._features.scales)  # of whether it works
         self._whole = space.matrix if space.enumerated and len(space) <= POOL else None
-        self._scouts = SCOUTS
+        self._scouts = max(1, FIRST - len(self._memory.starts))
         self._model: _Model | None = None
         self._refit_at = 0
         self._believed: dict[bytes, float] = {}  # the losses that are expected of what is under way
