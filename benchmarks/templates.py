@@ -26,11 +26,11 @@ from tunesmith.calibrate import load
 from tunesmith.compiling import Compilers
 from tunesmith.device import find_device
 from tunesmith.evaluate import Evaluator
+from tunesmith.loops import explore
 from tunesmith.run import Baseline, Run
 from tunesmith.task import Task
 from tunesmith.template import Template
 from tunesmith.trial import Status
-from tunesmith.loops import explore
 
 ROOT = Path(__file__).parents[1]
 PROBLEMS = {  # name: task, template, workloads (None: all of the device's)
