@@ -165,7 +165,8 @@ def main() -> None:
     given = parser.parse_args()
     names = given.strategy or ["default"]
     names = [n for n in BUILT_IN if n != "exhaustive"] if names == ["all"] else names
-    problems = [problem(name) for name in chosen(given.spaces)]
+    files = chosen(given.spaces)
+    problems = [problem(name) for name in files]
     found: dict[str, dict[str, Curves]] = {}
     for name in names:
         maker = find_strategy(name)
@@ -186,6 +187,8 @@ def main() -> None:
     if given.write:
         written(given.write, results, "python benchmarks/search.py " + " ".join(sys.argv[1:]))
     if given.json:
+        asked = dict(zip((p.name for p in problems), files, strict=True))  # by the files as they were given
+        results = {n: {**r, "spaces": {asked[s]: f for s, f in r["spaces"].items()}} for n, r in results.items()}
         print(json.dumps(next(iter(results.values())) if len(results) == 1 else results))
     else:
         print("\n\n".join([table(results), *(table_of_spaces(name, result) for name, result in results.items())]))

@@ -228,9 +228,15 @@ def test_folding_follows_a_chain_of_whens() -> None:
 def test_folding_another_configuration_forgets_the_lets_of_the_first() -> None:
     body = "#define A 1 // tune: 1, 2\n#define B 0 // tune: 0, 1; when twice == 4\n"
     binding = Binding(launched('["q"]', more='[let]\ntwice = "2*A"', body=body), attention())
-    names = binding.names({"A": 1, "B": 0})
-    assert names["twice"] == 2
-    assert binding.fold({"A": 2, "B": 1}, names) == {"A": 2, "B": 1}
+    assert binding.fold({"A": 1, "B": 1}) == {"A": 1, "B": 0}
+    assert binding.fold({"A": 2, "B": 1}) == {"A": 2, "B": 1}
+
+
+def test_a_parameter_is_active_if_it_is_in_any_setting() -> None:
+    body = "#define B 0 // tune: 0, 1; when d > 64\n"
+    binding = Binding(launched('["q"]', body=body), attention())
+    small, large = (Setting((("d", d),)) for d in (64, 128))
+    assert [binding.fold({"B": 1}, settings)["B"] for settings in ([small], [large], [small, large])] == [0, 1, 1]
 
 
 def test_true_and_false_are_truth_values() -> None:

@@ -176,7 +176,11 @@ def test_same_bits_asks_for_the_baselines_own() -> None:
     workload = task.workloads[0]
     device = ScriptedDevice({"linear": linear})
     judge = evaluator(device, task)
-    assert "no baseline" in judge.checker.run(candidate(), workload).reason
+    assert judge.checker.run(candidate(), workload).status is Status.OK  # a screen: the type's tolerance stands in
+    assert "no baseline" in judge.checker.verify(candidate(), workload).reason
+    assert judge.checker.verify(candidate(), workload, adopt=True).status is Status.OK
+    assert judge.checker.verify(candidate(), workload).status is Status.OK  # on every distribution
+    judge.checker.forget_baseline()
     baseline = judge.checker.run(candidate(), workload)
     right = 2 * judge.checker.oracle.inputs(workload, 0)["x"] + 1
     judge.checker.adopt_baseline(type(baseline)("w", "normal", Status.OK, outputs={"out": right}), workload)

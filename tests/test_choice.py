@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import random
 
-import pytest
-
 from tunesmith.choice import Choice, canonical, changed, choose, finalists, logs, places
 from tunesmith.trial import Cell, Status, Timing, Trial
 
@@ -52,6 +50,12 @@ def test_finalists_are_the_best_by_score_and_on_each_workload() -> None:
     assert finalists([]) == []
 
 
+def test_what_was_stopped_as_behind_may_be_the_best_where_it_was_measured() -> None:
+    both = {"a": Cell("a", timing=Timing(20, 20, 20)), "b": Cell("b", Status.BEHIND, timing=Timing(80, 80, 80))}
+    special = Trial(2, "k", {}, Status.BEHIND, cells=both)
+    assert finalists([trial(1, 4.0, a=25.0, b=25.0), special], each=1) == [1, 2]
+
+
 def test_the_fastest_is_chosen() -> None:
     assert chosen({1: {"a": 50, "b": 50}, 2: {"a": 40, "b": 40}}) == Choice(2, {"a": 2, "b": 2})
 
@@ -87,9 +91,38 @@ def test_a_second_kernel_has_to_earn_its_place() -> None:
 
 
 def test_what_serves_one_workload_only_may_stand_in_the_table() -> None:
-    times = {1: {"a": 50.0, "b": 50.0}, 2: {"a": 20.0}}
-    assert chosen(times).cells == {"a": 2, "b": chosen(times).general if chosen(times).general != 2 else 1}
+    times = {1: {"a": 50.0, "b": 50.0}, 2: {"a": 40.0}}
+    assert chosen(times) == Choice(1, {"a": 2, "b": 1})
     assert chosen({2: {"a": 20.0}}) == Choice(2, {"a": 2})
+
+
+def test_one_that_has_to_serve_everything_is_chosen_among_those_that_do() -> None:
+    times = {1: {"a": 10.0}, 2: {"a": 60.0, "b": 60.0}}
+    assert chosen(times).general == 1
+    assert chosen(times, alone=True) == Choice(2, {"a": 2, "b": 2})
+
+
+def test_where_the_general_configuration_loses_the_baseline_is_what_a_kernel_must_beat() -> None:
+    times = {1: {"a": 10.0, "b": 250.0}, 2: {"a": 90.0, "b": 150.0}}  # both lose on b
+    assert chosen(times) == Choice(1, {"a": 1, "b": 1})
+
+
+def test_the_unit_of_the_weights_does_not_matter() -> None:
+    times = {1: {"a": 50.0, "b": 50.0}, 2: {"a": 40.0, "b": 60.0}, 3: {"a": 44.0, "b": 70.0}}
+    found = logs(finals(times, noise=0.001))
+    choices = [choose(found, {"a": unit, "b": unit}, {1: 0, 2: 9, 3: 0}) for unit in (1e-3, 1.0, 1e3)]
+    assert choices == [choices[0]] * 3
+    assert choices[0].cells["a"] == 2
+
+
+def test_a_score_of_total_time_is_chosen_by_total_time() -> None:
+    found = logs([("a", {0: 10.0, 1: 5.0, 2: 10.0}), ("b", {0: 1000.0, 1: 1000.0, 2: 700.0})])
+    assert choose(found, WEIGHTS, {1: 0, 2: 0}, max_kernels=1).general == 1
+    assert choose(found, WEIGHTS, {1: 0, 2: 0}, max_kernels=1, base_us={"a": 10.0, "b": 1000.0}).general == 2
+
+
+def test_a_process_in_which_an_arm_died_leaves_fewer() -> None:
+    assert canonical({1: [0.0, 0.0, 0.0], 2: [0.5, 0.5]}, {1: 0, 2: 0}) == 1
 
 
 def test_the_refused_are_out() -> None:
@@ -109,10 +142,11 @@ def test_drift_of_a_process_is_shared_by_its_arms() -> None:
 
 
 def test_places_name_each_once() -> None:
-    assert places(Choice(1, {"a": 1, "b": 2})) == [(1, "a"), (2, "b"), (1, "b")]
-    assert places(Choice(None, {})) == []
+    everywhere = {(n, w) for n in (1, 2) for w in "ab"}
+    assert places(Choice(1, {"a": 1, "b": 2}), everywhere) == [(1, "a"), (2, "b"), (1, "b")]
+    assert places(Choice(1, {"a": 1, "b": 2}), everywhere - {(1, "b")}) == [(1, "a"), (2, "b")]
+    assert places(Choice(None, {}), everywhere) == []
 
 
 def test_changes_are_counted_against_the_default() -> None:
     assert changed({"A": 1, "B": 2}, {"A": 1, "B": 3}) == 1
-    assert pytest.approx(0) == changed({}, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tunesmith.run import Run
 def begin(points: list[int], *, invariant: bool = False, exact: list[dict[str, int]] | None = None) -> dict[str, Any]:
     return {
         "format": 1, "task": "t", "version": "0", "task_digest": None, "device": "x", "seed": 0, "budget": [], "l2": None,
-        "threads": None, "batch_invariant": invariant,
+        "threads": None, "batch_invariant": invariant, "score": "speedup",
         "templates": [
             {"name": "k", "file": None, "digest": "", "cartesian": 10, "legal": 9, "when": "T % 8 == 0", "default": {"A": 1}}
         ],
@@ -120,6 +121,50 @@ def test_batch_invariant_one_kernel_serves_everything_or_none_does() -> None:
     assert ranges(run_of([16, 64], {1: [2.0, 1.0]}, [1, 1], invariant=True)) == [(None, None, 1)]
     assert ranges(run_of([16, 64], {1: [2.0, 0.9]}, [1, 1], invariant=True)) == []
     assert ranges(run_of([16, 64], {1: [1.0, 1.0]}, [1, 1], invariant=True)) == []
+    lost = Result(run_of([16, 64], {1: [2.0, 0.5]}, [1, 1], invariant=True)).as_json()
+    assert (lost["improved"], lost["table"]) == (False, [])
+
+
+def test_batch_invariant_an_arm_that_died_serves_nothing() -> None:
+    run = run_of([16, 64], {1: [2.0, 2.0]}, [1, 1], invariant=True)
+    run.plays[3][1, "w0"] = "it died"
+    assert ranges(run) == []
+    run.plays.clear()
+    assert ranges(run) == []
+
+
+def test_half_a_play_off_claims_nothing() -> None:
+    run = run_of([16, 64], {1: [2.0, 2.0]}, [1, 1])
+    run.ended = ""
+    del run.plays[2:]
+    answer = Result(run).as_json()
+    assert (answer["proven"], answer["improved"], answer["table"]) == (False, False, [])
+    assert answer["reason"] == "the play-off is not finished"
+
+
+def test_nothing_that_is_written_is_infinite(tmp_path: Path) -> None:
+    run = run_of([16, 64], {1: [2.0, 2.0]}, [1, 1])
+    run.plays[3][1, "w0"] = "it died"
+    json.dumps(Result(run).as_json(), allow_nan=False)
+    write_result(Result(run), tmp_path / "result")
+    cell = Result(run).as_json()["cells"][0]
+    assert (cell["time_us"], cell["speedup"], cell["reason"]) == (None, None, "it died")
+
+
+def test_a_budget_that_was_spent_before_anything_was_tried_is_told() -> None:
+    run = Run()
+    run.emit("begin", **begin([16]))
+    run.emit("stop", reason="the budget of 0.001 s is spent")
+    run.emit("end", reason="nothing stood up to being verified")
+    assert Result(run).reason == "nothing was tried: the budget of 0.001 s is spent"
+
+
+def test_total_times_make_the_general_ratio_where_they_make_the_score() -> None:
+    run = run_of([16, 64], {1: [2.0, 1.0]}, [1, 1])
+    assert run.opponent is not None
+    assert Result(run).as_json()["general"]["speedup"]["ratio"] == pytest.approx(2**0.5, rel=1e-3)
+    run.begin["score"] = "time"
+    assert Result(run).as_json()["general"]["speedup"]["ratio"] == pytest.approx(200 / 150, rel=1e-3)
 
 
 def test_a_cell_in_which_an_arm_died_claims_nothing() -> None:

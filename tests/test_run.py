@@ -148,7 +148,7 @@ def test_a_folder_holds_one_run(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no run"):
         runs.replay(tmp_path)
-    (tmp_path / journal.NAME).write_text('{"event":"begin"}\nnot json\n{"event":"stop"}\n')
+    (tmp_path / journal.NAME).write_text('{"event":"begin","format":1}\nnot json\n{"event":"stop"}\n')
     with pytest.raises(UsageError, match="jsonl:2 is no event"):
         runs.replay(tmp_path)
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tunesmith import arena, campaign, cli, finals, journal, loops, prove, runs
+from scale import NAIVE, TASK, TUNED, measure_little, write
+from tunesmith import arena, cli, journal, runs
 from tunesmith.campaign import Order
 from tunesmith.device import find_device
 from tunesmith.errors import MissingError, UsageError
@@ -22,50 +23,6 @@ from tunesmith.result import Result
 from tunesmith.run import Run
 from tunesmith.template import Template
 
-TASK = """
-from tunesmith.task import Input, Output, Task, Workload, dynamic, static
-task = Task(
-    name="scale", dims={"T": dynamic, "d": static},
-    arguments=[Input("x", "f32[T, d]"), Output("out", "f32[T, d]")],
-    workloads=[Workload("small", T=64, d=256), Workload("large", T=512, d=256)],
-    held_out=[Workload("prime", T=17, d=256)], bytes_moved="8*T*d", rows="T",
-)
-
-@task.reference
-def reference(x):
-    return 2 * x + 1
-"""
-NAIVE = """/* tunesmith 1
-entry = "scale"
-grid = ["1"]
-block = ["1"]
-args = ["x", "out", "T"]
-*/
-#define DIM_D 256 // dim: d
-__kernel void scale(__global const float* x, __global float* out, int T) {
-  for (int r = 0; r < 4; ++r)
-    for (int i = 0; i < T * DIM_D; ++i) out[i] = (r < 3 ? native_sin(x[i]) : 2 * x[i] + 1);
-}
-"""
-TUNED = """/* tunesmith 1
-entry = "scale"
-grid = ["ceil_div(T*d, BLOCK*ITEMS)"]
-block = ["BLOCK"]
-args = ["x", "out", "T"]
-[require]
-"rows of eight" = "T % 8 == 0 or ITEMS < 8"
-*/
-#define DIM_D 256 // dim: d
-#define BLOCK 64 // tune: 32, 64, 128
-#define ITEMS 1  // tune: 1, 4, 8
-#define WRONG 0  // tune: 0, 1; the last element is left out
-__kernel void scale(__global const float* x, __global float* out, int T) {
-  for (int k = 0; k < ITEMS; ++k) {
-    const int i = (get_group_id(0) * ITEMS + k) * BLOCK + get_local_id(0);
-    if (i < T * DIM_D - WRONG) out[i] = 2 * x[i] + 1;
-  }
-}
-"""
 BUDGET = ("12trials",)
 DOCUMENTED = Path(__file__).parents[1] / "docs" / "journal.md"
 
@@ -83,19 +40,8 @@ def device() -> None:
 
 @pytest.fixture
 def task(tmp_path: Path, device: None, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A task folder; measurements are few."""
-    folder = tmp_path / "scale"
-    for kind, name, text in (("baselines", "naive", NAIVE), ("templates", "tuned", TUNED)):
-        (folder / kind).mkdir(parents=True)
-        (folder / kind / f"{name}.cl").write_text(text)
-    (folder / "task.py").write_text(TASK)
-    monkeypatch.setattr(campaign, "load", lambda device: None)
-    monkeypatch.setattr(campaign, "calibrate", lambda device, compilers: None)
-    monkeypatch.setattr(loops, "PLAYS", 3)
-    monkeypatch.setattr(prove, "PROCESSES", 3)
-    monkeypatch.setattr(loops, "FINALS", 1)
-    monkeypatch.setattr(finals, "ROUNDS", {"cpu": 3})
-    return folder
+    measure_little(monkeypatch)
+    return write(tmp_path / "scale")
 
 
 @pytest.fixture
@@ -266,7 +212,7 @@ def test_a_check_that_is_too_weak_stops_before_the_search(
 
 def test_a_task_whose_baseline_is_wrong_is_told(task: Path, tmp_path: Path) -> None:
     (task / "baselines" / "naive.cl").write_text(NAIVE.replace("2 * x[i] + 1", "2 * x[i]"))
-    with pytest.raises(UsageError, match="no baseline that is correct on every workload: naive: "):
+    with pytest.raises(UsageError, match="no baseline is correct on every workload: naive: "):
         runs.search(Order(task, device="opencl:0", budget=("1trials",), run=tmp_path / "run"), quiet=True)
 
 

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from tunesmith import finals
 from tunesmith.backends import host
 from tunesmith.binding import Binding
-from tunesmith.checker import VERIFIED_CONTENT, Checked
+from tunesmith.checker import Checked
 from tunesmith.device import Device, describe
 from tunesmith.errors import UsageError
-from tunesmith.evaluate import Evaluator
+from tunesmith.evaluate import Evaluator, Prepared
 from tunesmith.messages import Candidate, Host
 from tunesmith.mutants import Mutant, mutants
 from tunesmith.pipeline import Pipeline
@@ -138,13 +138,22 @@ class Live:
         spaces: dict[str, Space] = {}
         for template in templates:
             binding = Binding(template, task)
-            served = [w for w in evaluator.workloads() if not _fixed_elsewhere(binding, w)]
+            served = [w for w in evaluator.workloads() if not binding.misfit(w)]
             if not served:
                 raise UsageError(f"{template.name} serves none of the workloads of {task.name} on {device.name}",
                                  hint="its [fixed] dims and the workloads' differ")  # fmt: skip
             space = Space(template, task, settings=task.settings(served), limits=device.limits)
             if space.count().exact and not space.count().value:
-                raise UsageError(f"{template.name} has no legal configuration", hint=f"tunesmith space {template.file}")
+                raise UsageError(
+                    f"{template.name} has no configuration that is legal in all of {'; '.join(map(str, space.settings))}",
+                    hint="tunesmith space TEMPLATE --task TASK says what each constraint removes",
+                )
+            if task.batch_invariant and space.predicates:
+                said = "; ".join(space.predicates)
+                raise UsageError(
+                    f"{template.name} may not be chosen for every size ({said}), and {task.name} is batch_invariant",
+                    hint="one kernel has to serve all of them: a constraint may name parameters and static dims only",
+                )
             bindings[template.name], spaces[template.name] = binding, space
         return Live(task, evaluator, bindings, spaces)
 
@@ -186,12 +195,12 @@ class Live:
         self.evaluator.seen.clear()
         missing = [w.name for w in self.workloads if w.name not in trial.cells]
         status, reason = trial.status, trial.reason
-        if status is Status.OK and missing and self.device.invents:
+        if status is Status.OK and missing and (self.device.runs or self.device.invents):
             status, reason = Status.ILLEGAL, f"it does not serve {', '.join(missing)}"
         return Baseline(template.name, "baseline", status, reason, _times(trial.cells))
 
     def _measured_callable(self, name: str) -> Baseline:
-        arms = self._callable_arms(name)
+        arms = self._callable_arms(name, self.workloads)
         cells: dict[str, Cell] = {}
         for workload in self.workloads:
             checked = self.evaluator.checker.run(arms[workload.name], workload)
@@ -202,17 +211,15 @@ class Live:
                 return Baseline(name, "callable", cell.status, f"{workload.name}: {cell.reason}", {})
         return Baseline(name, "callable", Status.OK, "", _times(cells))
 
-    def verified(self, baseline: Baseline) -> list[Checked]:
-        """A baseline on every workload and distribution; its outputs and its own error are what tolerances refer to."""
-        arms = self._baseline_arms(baseline)
-        found = []
-        for workload in self.workloads:
-            checked = self.evaluator.checker.verify(arms[workload.name], workload)
-            found.append(checked)
-            if checked.status is not Status.OK:
-                break
-            self.evaluator.checker.adopt_baseline(checked, workload, content=VERIFIED_CONTENT)
-        return found
+    def verified(self, baseline: Baseline) -> Checked:
+        """A baseline on every workload and distribution, the first that fails or the last; what tolerances refer to is kept."""
+        arms = self._baseline_arms(baseline, held_out=True)
+        for workload in (*self.workloads, *self.evaluator.workloads(held_out=True)):
+            if workload.name in arms:
+                checked = self.evaluator.checker.verify(arms[workload.name], workload, adopt=True)
+                if checked.status is not Status.OK:
+                    return checked
+        return checked
 
     def face(self, opponent: Baseline, seen: Sequence[Trial]) -> None:
         """From now on scores refer to this baseline; what was measured before, in this run, is not measured again."""
@@ -234,11 +241,14 @@ class Live:
         if key not in self._candidates:
             workloads = [*self.workloads, *(self.evaluator.workloads(held_out=True) if held_out else ())]
             prepared = self.evaluator.prepare(0, binding, config, workloads)
-            if isinstance(prepared, Trial):
-                return {}
-            found = self.evaluator.candidates(prepared, self.evaluator.builds(prepared))
-            self._candidates[key] = {} if isinstance(found, Cell) else found
+            self._candidates[key] = {} if isinstance(prepared, Trial) else self._launchable(prepared)
         return self._candidates[key]
+
+    def _launchable(self, prepared: Prepared) -> dict[str, Candidate]:
+        """Per workload; one that does not launch is not served, and says nothing of the others."""
+        builds = self.evaluator.builds(prepared)
+        each = [self.evaluator.candidates(replace(prepared, workloads=(w,)), builds) for w in prepared.workloads]
+        return {name: candidate for found in each if not isinstance(found, Cell) for name, candidate in found.items()}
 
     def time_together(self, entries: Mapping[int, Entry], *, seed: int) -> dict[str, dict[int, float] | str]:
         """Finalists and baseline in turn on the same buffers, in one fresh process."""
@@ -262,10 +272,7 @@ class Live:
     def _arm_at(self, entry: Entry, workload: Workload) -> Candidate | None:
         """The same configuration on a workload that the task does not list; None where it does not serve it."""
         prepared = self.evaluator.prepare(0, self.bindings[entry[0]], entry[1], [workload])
-        if isinstance(prepared, Trial):
-            return None
-        found = self.evaluator.candidates(prepared, self.evaluator.builds(prepared))
-        return None if isinstance(found, Cell) else found[workload.name]
+        return None if isinstance(prepared, Trial) else self._launchable(prepared).get(workload.name)
 
     def held_out(self, entry: Entry) -> list[str]:
         """The workloads that were kept from tuning and that this configuration serves."""
@@ -283,24 +290,22 @@ class Live:
         pairings = [Pairing(listed[w], base[w], arms[number][w], (number, w)) for number, w in places]
         return play_once(self.evaluator.checker, pairings, before, seed=seed)
 
-    def _baseline_arms(self, baseline: Baseline) -> dict[str, Candidate | Host]:
-        if baseline.name not in self._arms:
-            self._arms[baseline.name] = (
-                self._callable_arms(baseline.name) if baseline.kind == "callable" else self._file_arms(baseline.name)
-            )
-        return self._arms[baseline.name]
+    def _baseline_arms(self, baseline: Baseline, *, held_out: bool = False) -> dict[str, Candidate | Host]:
+        key = f"{baseline.name} {held_out}"
+        if key not in self._arms:
+            workloads = [*self.workloads, *(self.evaluator.workloads(held_out=True) if held_out else ())]
+            arms = self._callable_arms if baseline.kind == "callable" else self._file_arms
+            self._arms[key] = arms(baseline.name, workloads)
+        return self._arms[key]
 
-    def _callable_arms(self, name: str) -> dict[str, Candidate | Host]:
-        return {w.name: Host(str(self.task.folder), name, dict(w.dims)) for w in self.workloads}
+    def _callable_arms(self, name: str, workloads: Sequence[Workload]) -> dict[str, Candidate | Host]:
+        return {w.name: Host(str(self.task.folder), name, dict(w.dims)) for w in workloads}
 
-    def _file_arms(self, name: str) -> dict[str, Candidate | Host]:
+    def _file_arms(self, name: str, workloads: Sequence[Workload]) -> dict[str, Candidate | Host]:
         path = next(p for p in self.task.files("baselines", self.device.language) if p.stem == name)
         binding = Binding(Template.load(path), self.task)
-        prepared = self.evaluator.prepare(0, binding, binding.template.default, self.workloads)
-        assert not isinstance(prepared, Trial), prepared.reason
-        found = self.evaluator.candidates(prepared, self.evaluator.builds(prepared))
-        assert not isinstance(found, Cell), found.reason
-        return dict(found)
+        prepared = self.evaluator.prepare(0, binding, binding.template.default, workloads)
+        return {} if isinstance(prepared, Trial) else dict(self._launchable(prepared))
 
 
 class _Named:
@@ -324,13 +329,6 @@ class _Named:
 
     def close(self) -> None:
         self.pipeline.close()
-
-
-def _fixed_elsewhere(binding: Binding, workload: Workload) -> bool:
-    template = binding.template
-    return any(workload.dims.get(n, v) != v for n, v in template.fixed.items()) or any(
-        workload.types.get(n, v) != v for n, v in template.fixed_types.items()
-    )
 
 
 def _times(cells: Mapping[str, Cell]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cached_property
 from typing import NoReturn
@@ -98,11 +98,12 @@ class Binding:
         known.update(truths(config))
         return Names(self.template, self.task, known, types)
 
-    def fold(self, config: Config, names: Names | None = None) -> dict[str, int | str]:
-        """The configuration with inactive parameters at their defaults; `names` gives the static dims."""
+    def fold(self, config: Config, settings: Iterable[Setting] = ()) -> dict[str, int | str]:
+        """The configuration with parameters at their defaults that are active in none of the settings."""
         folded = self.template.complete(config)
+        known: list[Names | None] = [self.names({}, setting) for setting in settings] or [None]
         for parameter in self.order:
-            if parameter.when is not None and not self._active(parameter, folded, names):
+            if parameter.when is not None and not any(self._active(parameter, folded, names) for names in known):
                 folded[parameter.name] = parameter.default
         return folded
 
@@ -135,14 +136,20 @@ class Binding:
         assert parameter.when is not None
         return any(self.kinds[n] is Kind.PARAMETER and n not in done for n in self.leaves(parameter.when))
 
-    def why_illegal(self, config: Config, workload: Workload, limits: Limits | None = None) -> str | None:
-        """The first rule that this configuration breaks on this workload; constraints on facts need `limits`."""
+    def misfit(self, workload: Workload) -> str | None:
+        """Why the code, whatever its configuration, is not for this workload."""
         for name, value in self.template.fixed.items():
             if workload.dims.get(name, value) != value:
                 return f"the code is written for {name} = {value}, not {workload.dims[name]}"
         for name, kind in self.template.fixed_types.items():
             if workload.types.get(name, kind) != kind:
                 return f"the code is written for {name} = {kind}, not {workload.types[name]}"
+        return None
+
+    def why_illegal(self, config: Config, workload: Workload, limits: Limits | None = None) -> str | None:
+        """The first rule that this configuration breaks on this workload; constraints on facts need `limits`."""
+        if reason := self.misfit(workload):
+            return reason
         names = self.names(config, workload=workload, limits=limits)
         for reason, constraint in self.template.requires.items():
             if limits is None and Kind.FACT in self.needs(constraint):

@@ -78,22 +78,32 @@ def _limit(text: str) -> tuple[str, float]:
     return name, value
 
 
-def enough(trials: Sequence[Trial], legal: int) -> str:
-    """Why a search may as well end now, in words; "" while it had better go on."""
-    best = progress(trials)
-    if not best:
-        return ""
-    leader = max((t for t in trials if t.measured), key=lambda t: t.score or 0.0)
-    fractions = [cell.target_fraction for cell in leader.cells.values()]
-    if fractions and all(f is not None and f >= NEAR_TARGET for f in fractions):
-        return f"the target is reached: {min(f for f in fractions if f):.2f} of it or more on every workload"
-    last = best[-1][0]
-    quiet = len(trials) - last
-    if quiet >= max(QUIET, QUIET_SHARE * len(trials)):
-        return f"nothing moved for {quiet} trials; {outlook(trials)}"
-    if len(trials) >= legal:
+def enough(trials: Sequence[Trial], legal: int | None, workloads: Sequence[str], *, patient: bool = False) -> str:
+    """Why a search may as well end now, in words; "" while it had better go on.
+
+    `legal` is how many configurations there are, where that is known exactly; who is `patient` ends only with them.
+    """
+    if legal is not None and len(trials) >= legal:
         return f"all {legal} legal configurations were tried"
+    best = progress(trials)
+    if not best or patient:
+        return ""
+    fractions = _fractions(trials, workloads)
+    if fractions and min(fractions) >= NEAR_TARGET:
+        return f"the target is reached: {min(fractions):.2f} of it or more on every workload"
+    quiet = len(trials) - best[-1][0]
+    if quiet >= max(QUIET, QUIET_SHARE * len(trials)):
+        return f"nothing moved for {quiet} trials; {outlook(trials, workloads)}"
     return ""
+
+
+def _fractions(trials: Sequence[Trial], workloads: Sequence[str]) -> list[float]:
+    """How much of the target the best trial reaches on each workload; nothing where that is not known of all."""
+    leader = max((t for t in trials if t.measured), key=lambda t: t.score or 0.0, default=None)
+    cells = [leader.cells.get(name) for name in workloads] if leader else []
+    return [cell.target_fraction for cell in cells if cell and cell.target_fraction] if all(
+        cell and cell.target_fraction for cell in cells
+    ) else []  # fmt: skip
 
 
 def progress(trials: Sequence[Trial]) -> list[tuple[int, float]]:
@@ -107,16 +117,14 @@ def progress(trials: Sequence[Trial]) -> list[tuple[int, float]]:
     return found
 
 
-def outlook(trials: Sequence[Trial]) -> str:
+def outlook(trials: Sequence[Trial], workloads: Sequence[str]) -> str:
     """What is still to be gained, as far as the search itself shows: what its second half brought, and what the target allows."""
     half = progress(trials[: len(trials) // 2])
     best = progress(trials)
     parts = []
     if half and best:
         parts.append(f"the second half of the trials brought {100 * (best[-1][1] / half[-1][1] - 1):.1f} %")
-    leader = max((t for t in trials if t.measured), key=lambda t: t.score or 0.0, default=None)
-    fractions = [cell.target_fraction for cell in leader.cells.values()] if leader else []
-    if fractions and all(fractions):
-        mean = math.exp(sum(math.log(f) for f in fractions if f) / len(fractions))
+    if fractions := _fractions(trials, workloads):
+        mean = math.exp(sum(map(math.log, fractions)) / len(fractions))
         parts.append(f"the target is {1 / mean:.2f}x away" if mean < 1 else "the target is reached")
     return "; ".join(parts)

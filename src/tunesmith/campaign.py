@@ -56,31 +56,49 @@ def started(order: Order) -> Iterator[tuple[Run, Arena]]:
     """A new run for this order, and where it happens."""
     Budget.parse(order.budget)
     find_strategy(order.strategy)
-    if order.device is not None and order.device.startswith("recorded:"):
-        recording = Recording.named(order.device)
-        folder = order.run or new_folder(order.runs, recording.name)
-        with _closing(Run.create(folder, _begin(order, folder, Recorded(recording), None))) as run:
-            yield run, Recorded(recording)
-        return
+    with _recorded(order) if str(order.device).startswith("recorded:") else _live(order) as begun:
+        yield begun
+
+
+@contextlib.contextmanager
+def _recorded(order: Order) -> Iterator[tuple[Run, Arena]]:
+    recording = Recording.named(order.device or "")
+    folder = order.run or new_folder(order.runs, recording.name)
+    arena = Recorded(recording)
+    with _room(folder):
+        run = Run.create(folder, _begin(order, folder, arena, None))
+    with _closing(run):
+        yield run, arena
+
+
+@contextlib.contextmanager
+def _live(order: Order) -> Iterator[tuple[Run, Arena]]:
     if order.task is None:
         raise UsageError("a search needs a task", hint="tunesmith search TASK [TEMPLATE...], or --device recorded:FILE")
     task = Task.load(order.task)
     device = find_device(order.device, threads=order.threads)
     try:
         sources = _sources(order, task, device)
-        for path in sources:
-            Template.load(path)  # wrong input is told before a folder is made
+        _must_know(order.baseline, task, device)
         folder = order.run or new_folder(order.runs, task.name)
         check_seed = secrets.randbits(48)
-        with _room(folder):
-            copied_task(order.task, folder)
-            copies = [_copied(path, folder / "templates") for path in sources]
-            with _arena(folder, device, [c.name for c in copies], l2=order.l2, check_seed=check_seed) as arena:
+        with contextlib.ExitStack() as held:
+            with _room(folder):  # wrong input is told before anything is left behind
+                copied_task(task, folder)
+                copies = [_copied(path, folder / "templates") for path in sources]
+                names = [copy.name for copy in copies]
+                arena = held.enter_context(_arena(folder, device, names, l2=order.l2, check_seed=check_seed))
                 begin = _begin(order, folder, arena, task) | {"check_seed": check_seed}
-                with _closing(Run.create(folder, begin)) as run:
-                    yield run, arena
+                run = held.enter_context(_closing(Run.create(folder, begin)))
+            yield run, arena
     finally:
         device.close()
+
+
+def _must_know(baseline: str | None, task: Task, device: Device) -> None:
+    listed = [*(path.stem for path in task.files("baselines", device.language)), *task.baselines]
+    if baseline is not None and baseline not in listed:
+        raise UsageError(f"--baseline {baseline}: no such baseline; known: {', '.join(listed) or 'none'}")
 
 
 @contextlib.contextmanager
@@ -111,7 +129,7 @@ def _closing(run: Run) -> Iterator[Run]:
 
 @contextlib.contextmanager
 def _room(folder: Path) -> Iterator[None]:
-    """A folder of a run that never began is taken away again."""
+    """A folder for a run; one that never began is taken away again."""
     held = folder.exists()
     if is_begun(folder):
         raise UsageError(f"{folder} holds a run already", hint=f"tunesmith resume {folder}, or another --run DIR")
@@ -121,10 +139,17 @@ def _room(folder: Path) -> Iterator[None]:
         raise UsageError(f"{folder} cannot be made: {error.strerror}", hint="--run DIR chooses a folder") from None
     try:
         yield
+    except (OSError, shutil.Error) as error:
+        _leave(folder, held)
+        raise UsageError(f"{folder} cannot be filled: {error}", hint="--run DIR chooses a folder") from None
     except TunesmithError:
-        if not held and not is_begun(folder):
-            shutil.rmtree(folder, ignore_errors=True)
+        _leave(folder, held)
         raise
+
+
+def _leave(folder: Path, held: bool) -> None:
+    if not held and not is_begun(folder):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -146,7 +171,6 @@ def with_residency(task: Task, residency: str | None) -> Task:
 
 def _sources(order: Order, task: Task, device: Device) -> list[Path]:
     """The templates that take part: those given, else the task's own, else its baselines as they are."""
-    assert order.task is not None
     given = [Path(p) for p in order.templates]
     for path in given:
         if path.is_dir() or not path.exists():
@@ -165,6 +189,7 @@ def _sources(order: Order, task: Task, device: Device) -> list[Path]:
 
 
 def _copied(path: Path, folder: Path) -> Path:
+    Template.load(path)
     folder.mkdir(exist_ok=True)
     return Path(shutil.copy(path, folder / path.name))
 
@@ -186,6 +211,7 @@ def _begin(order: Order, folder: Path, arena: Arena, task: Task | None) -> dict[
         "task_folder": str(order.task) if order.task else None, "task_digest": digest_of(folder / "task"),
         "device": named, "strategy": _strategy(order.strategy, folder), "seed": order.seed,
         "budget": list(order.budget), "baseline": order.baseline, "max_kernels": order.max_kernels,
+        "score": task.score if task else "speedup",
         "batch_invariant": bool(task and task.batch_invariant), "l2": order.l2, "threads": order.threads,
         "templates": [_template(name, space) for name, space in arena.spaces.items()],
         "workloads": [_workload(task, w) for w in arena.workloads],
@@ -236,8 +262,9 @@ def _workload(task: Task | None, workload: Workload) -> dict[str, Any]:
         setting = {"dims": dict(one.dims), "types": dict(one.types)}
         dynamic = task.dims_of_kind(Dim.DYNAMIC)
         ranged = task.ranged or (dynamic[0] if dynamic else None)
-        exact = {**setting["dims"], **{n: dims[n] for n in dynamic if n != ranged and not task.ranged}}
-        at = Expression.parse(ranged).integer(dims) if ranged else 0
+        span = Expression.parse(ranged or "0")
+        exact = {**setting["dims"], **{n: dims[n] for n in dynamic if n not in span.names}}
+        at = span.integer(dims)
     return told | {"setting": setting, "exact": exact, "ranged": {"name": ranged, "value": at}}
 
 

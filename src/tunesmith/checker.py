@@ -123,8 +123,11 @@ class Checker:
         self._baseline_content: dict[tuple[str, str], int] = {}  # what those outputs were made of
 
     def run(self, candidate: Candidate | Host, workload: Workload, distribution: str = "normal", *, content: int = 0,
-            all_rows: bool = False) -> Checked:  # fmt: skip
-        """Run a candidate on one workload's data and judge what it wrote."""
+            all_rows: bool = False, same_bits: bool = False) -> Checked:  # fmt: skip
+        """Run a candidate on one workload's data and judge what it wrote.
+
+        `same_bits` is insisted on even where the baseline never ran; else what the type implies stands in for it there.
+        """
         key = self._case(workload, distribution, content)
         rows = self.oracle.rows(workload)
         sampled = rows is not None and not all_rows
@@ -134,20 +137,27 @@ class Checker:
         answer = self.ask(message)
         if isinstance(answer, Checked):
             return replace(answer, workload=workload.name, distribution=distribution)
-        return self.judge(answer, workload, distribution, content=content, all_rows=all_rows)
+        return self.judge(answer, workload, distribution, content=content, all_rows=all_rows, same_bits=same_bits)
 
-    def verify(self, candidate: Candidate | Host, workload: Workload, at: At | None = None) -> Checked:
+    def verify(
+        self, candidate: Candidate | Host, workload: Workload, at: At | None = None, *, adopt: bool = False
+    ) -> Checked:
         """Every distribution on one workload (one alone where it is large); the first failure, or the worst pass.
 
         `at` tells what the same configuration launches on another workload: what a `batch_invariant` task is asked with.
+        With `adopt` this is the baseline: its outputs are what `same_bits` means from now on, its error what `close` forgives.
         """
         large = self.oracle.rows(workload) is not None or self._elements(workload) > LARGE
         worst: Checked | None = None
         normal: Checked | None = None
         for distribution in DISTRIBUTIONS[:1] if large else DISTRIBUTIONS:
-            found = self.run(candidate, workload, distribution, content=VERIFIED_CONTENT, all_rows=True)
+            found = self.run(
+                candidate, workload, distribution, content=VERIFIED_CONTENT, all_rows=True, same_bits=not adopt
+            )
             if found.status is not Status.OK:
                 return found
+            if adopt:
+                self.adopt_baseline(found, workload, content=VERIFIED_CONTENT)
             worst = found if worst is None or found.error > worst.error else worst
             normal = found if distribution == "normal" else normal
         assert worst is not None
@@ -203,6 +213,11 @@ class Checker:
             if self.task.argument(name).dtype(workload.types).is_float
         }
 
+    def forget_baseline(self) -> None:
+        """A baseline that was adopted turned out wrong."""
+        for store in (self.baseline_outputs, self.baseline_errors, self._baseline_content):
+            store.clear()
+
     def ask(self, message: Any, timeout: float | None = None) -> Answer | Checked:
         """The device's answer; a death or a refusal comes back as a status."""
         try:
@@ -217,7 +232,8 @@ class Checker:
         return Checked("", "", Status.OVER_LIMITS if refused else Status.CRASHED, problem,
                        log=answer.fields.get("traceback", ""))  # fmt: skip
 
-    def judge(self, answer: Answer, workload: Workload, distribution: str, *, content: int, all_rows: bool) -> Checked:
+    def judge(self, answer: Answer, workload: Workload, distribution: str, *, content: int, all_rows: bool,
+              same_bits: bool = False) -> Checked:  # fmt: skip
         def say(status: Status, reason: str, error: float = 0.0, outputs: Mapping[str, Array] | None = None) -> Checked:
             return Checked(workload.name, distribution, status, reason, error, outputs=outputs or {})
 
@@ -228,7 +244,9 @@ class Checker:
             return written
         raw, again = written
         for outputs in (raw, {**raw, **again}) if again else (raw,):
-            verdict, name = self.compare(outputs, workload, distribution, content=content, all_rows=all_rows)
+            verdict, name = self.compare(
+                outputs, workload, distribution, content=content, all_rows=all_rows, same_bits=same_bits
+            )
             if not verdict.right:
                 return say(Status.WRONG, f"{name}: {verdict.reason}", verdict.error)
         return say(Status.OK, "", verdict.error, raw)
@@ -267,10 +285,10 @@ class Checker:
         return raw, again
 
     def compare(self, raw: Mapping[str, Array], workload: Workload, distribution: str, *, content: int = 0,
-                all_rows: bool = False, same_bits: bool = True) -> tuple[Verdict, str]:  # fmt: skip
+                all_rows: bool = False, same_bits: bool = False) -> tuple[Verdict, str]:  # fmt: skip
         """Judge raw outputs against the oracle (and, outside its sampled rows, against the baseline): the worst verdict.
 
-        Without `same_bits`, for contents on which the baseline never ran, that tolerance is what the type implies.
+        `same_bits` is insisted on even where the baseline never ran; else what the type implies stands in for it there.
         """
         rows = self.oracle.rows(workload)
         want = self.oracle.expected(workload, content, distribution)
@@ -310,7 +328,7 @@ class Checker:
             parts = zip(answer.fields["outputs"], answer.parts, strict=True)
             raw = {name: self.array(part, name, workload, rows) for name, part in parts}
             content = contents[answer.fields["set"] % len(contents)]
-            verdict, name = self.compare(raw, workload, "normal", content=content, same_bits=False)
+            verdict, name = self.compare(raw, workload, "normal", content=content)
             if not verdict.right:
                 return f"in a timed launch, {name}: {verdict.reason}"
         fastest = min(us for samples in answer.fields["samples_us"] for us in samples)

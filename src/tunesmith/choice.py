@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from tunesmith.template import Config
@@ -32,13 +32,19 @@ class Choice:
 
 
 def finalists(trials: Sequence[Trial], general: int = GENERAL, each: int = EACH) -> list[int]:
-    """The trials worth measuring again: the best by score, and the best on each workload."""
-    seen = [t for t in trials if t.status is Status.OK]
-    scored = sorted((t for t in seen if t.score is not None), key=lambda t: -(t.score or 0.0))[:general]
-    chosen = {t.number: None for t in scored}
+    """The trials worth measuring again: the best by score, and the best on each workload.
+
+    One that was stopped as behind may be the best where it was measured: a table is made of such.
+    """
+    scored = sorted(
+        (t for t in trials if t.score is not None and t.status is Status.OK), key=lambda t: -(t.score or 0.0)
+    )
+    chosen = {t.number: None for t in scored[:general]}
+    seen = [t for t in trials if t.status in (Status.OK, Status.BEHIND)]
     for workload in dict.fromkeys(name for t in seen for name in t.cells):
-        timed = [(cell.timing.time_us, t.number) for t in seen if (cell := t.cells.get(workload)) and cell.timing]
-        chosen.update({number: None for _, number in sorted(timed)[:each]})
+        right = [(t, cell) for t in seen if (cell := t.cells.get(workload)) and cell.status is Status.OK]
+        timed = sorted((cell.timing.time_us, t.number) for t, cell in right if cell.timing)
+        chosen.update({number: None for _, number in timed[:each]})
     return list(chosen)
 
 
@@ -51,50 +57,66 @@ def logs(finals: Sequence[tuple[str, Mapping[int, float]]]) -> dict[str, dict[in
     return found
 
 
+def total(
+    log_times: Mapping[str, float], weights: Mapping[str, float], base_us: Mapping[str, float] | None = None
+) -> float:
+    """Log times against the baseline's, over all workloads: their weighted mean; with `base_us`, of the total times."""
+    if base_us is None:
+        return sum(weights[w] * log for w, log in log_times.items()) / sum(weights[w] for w in log_times)
+    mine = sum(weights[w] * base_us[w] * math.exp(log) for w, log in log_times.items())
+    return math.log(mine / sum(weights[w] * base_us[w] for w in log_times))
+
+
 def choose(found: Logs, weights: Mapping[str, float], defaults: Mapping[int, int], *, without: Sequence[int] = (),
-           max_kernels: int = 4, alone: bool = False) -> Choice:  # fmt: skip
+           max_kernels: int = 4, alone: bool = False, base_us: Mapping[str, float] | None = None) -> Choice:  # fmt: skip
     """The general configuration, and the choice per workload. `defaults`: how many values differ from the default.
 
     `alone`: one kernel has to serve everything, whatever the workload.
     """
     numbers = sorted({n for times in found.values() for n in times} - {BASELINE, *without})
+    if alone:
+        numbers = [n for n in numbers if all(n in times for times in found.values())]
     if not numbers:
         return Choice(None, {})
-    total = sum(weights[w] for w in found)
 
-    def score(number: int) -> list[float]:
-        """Per process the weighted mean log time; where it does not serve, the baseline does."""
-        parts = [(weights[w] / total, times.get(number, times[BASELINE])) for w, times in found.items()]
-        count = min(len(part) for _, part in parts)
-        return [sum(share * part[p] for share, part in parts) for p in range(count)]
+    def scores(serving: Mapping[str, int]) -> list[float]:
+        """Per process, what it comes to if these serve; where none does, the baseline."""
+        count = min(len(times[serving.get(w, BASELINE)]) for w, times in found.items())
+        each = [{w: times[serving.get(w, BASELINE)][p] for w, times in found.items()} for p in range(count)]
+        return [total(one, weights, base_us) for one in each]
 
-    general = canonical({n: score(n) for n in numbers}, defaults)
-    cells = {w: general for w, times in found.items() if general in times}
+    def where(number: int) -> dict[str, int]:
+        return {w: number for w, times in found.items() if number in times}
+
+    general = canonical({n: scores(where(n)) for n in numbers}, defaults)
+    cells = where(general)
     kernels = {general}
     while not alone and len(kernels) < max_kernels:
-        gains = {n: _gains(n, cells, found, weights, set(without)) for n in numbers if n not in kernels}
-        best = max(gains, key=lambda n: (sum(gains[n].values()), -defaults[n], -n), default=None)
-        if best is None or not gains[best]:
+        better = {n: _better(n, cells, found) for n in numbers if n not in kernels}
+        worth = {
+            n: scores({**_useful(cells, found), **dict.fromkeys(places, n)}) for n, places in better.items() if places
+        }
+        if not worth:
             break
-        near = {n: [-sum(g.values())] for n, g in gains.items() if set(g) == set(gains[best])}
-        best = canonical(near, defaults)
+        best = canonical(worth, defaults)
         kernels.add(best)
-        cells.update(dict.fromkeys(gains[best], best))
+        cells.update(dict.fromkeys(better[best], best))
     return Choice(general, cells)
 
 
-def _gains(
-    number: int, cells: Mapping[str, int], found: Logs, weights: Mapping[str, float], without: set[int]
-) -> dict[str, float]:
-    """Where this one would serve better than what serves now, by more than the minimum effect: the weighted log gain."""
-    gains = {}
+def _better(number: int, cells: Mapping[str, int], found: Logs) -> list[str]:
+    """Where this one serves better than what serves now, or than the baseline if that does, by more than the minimum effect."""
+    places = []
     for workload, times in found.items():
-        if number in times and number not in without:
-            now = statistics.mean(times[cells.get(workload, BASELINE)])
-            gain = now - statistics.mean(times[number])
-            if gain > math.log1p(MINIMUM_EFFECT):
-                gains[workload] = weights[workload] * gain
-    return gains
+        now = min(statistics.mean(times[n]) for n in (BASELINE, cells.get(workload, BASELINE)))
+        if number in times and now - statistics.mean(times[number]) > math.log1p(MINIMUM_EFFECT):
+            places.append(workload)
+    return places
+
+
+def _useful(cells: Mapping[str, int], found: Logs) -> dict[str, int]:
+    """What serves now, where it is faster than the baseline."""
+    return {w: n for w, n in cells.items() if statistics.mean(found[w][n]) < statistics.mean(found[w][BASELINE])}
 
 
 def canonical(scores: Mapping[int, Sequence[float]], defaults: Mapping[int, int]) -> int:
@@ -105,7 +127,7 @@ def canonical(scores: Mapping[int, Sequence[float]], defaults: Mapping[int, int]
 
 
 def _indistinct(best: Sequence[float], other: Sequence[float]) -> bool:
-    apart = [b - a for a, b in zip(best, other, strict=True)]
+    apart = [b - a for a, b in zip(best, other, strict=False)]  # a process may be missing where an arm died
     mean = statistics.mean(apart)
     if mean <= SURE:
         return True
@@ -117,8 +139,8 @@ def changed(config: Config, default: Config) -> int:
     return sum(config[name] != value for name, value in default.items())
 
 
-def places(choice: Choice) -> list[tuple[int, str]]:
+def places(choice: Choice, served: Container[tuple[int, str]]) -> list[tuple[int, str]]:
     """Where the chosen are used, each place once: the table's cells, then the general configuration elsewhere."""
     table = [(number, workload) for workload, number in choice.cells.items()]
     general = [] if choice.general is None else [(choice.general, workload) for workload in choice.cells]
-    return list(dict.fromkeys(table + general))
+    return [place for place in dict.fromkeys(table + general) if place in served]

@@ -85,7 +85,7 @@ class Evaluator:
 
     def prepare(self, number: int, binding: Binding, config: Config, workloads: Sequence[Workload]) -> Prepared | Trial:
         """The programs that this configuration needs; a `Trial` where it is illegal on every workload."""
-        config = binding.fold(config)
+        config = binding.fold(config, self.task.settings([w for w in workloads if not binding.misfit(w)]))
         refused, legal = {}, []
         for workload in workloads:
             reason = binding.why_illegal(config, workload, self.limits)

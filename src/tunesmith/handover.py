@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from tunesmith.campaign import digest_of
-from tunesmith.result import Result, Row
+from tunesmith.playoff import Outcome
+from tunesmith.result import Result, Row, speedup_fields
+from tunesmith.run import Place
 from tunesmith.template import Template
 from tunesmith.trial import Trial
 
 
 def write_result(result: Result, folder: Path) -> None:
-    """Write the folder anew: all of it, or what was there before stays."""
+    """Write the folder anew, and put it in place whole."""
     run = result.run
     fresh = folder.with_name(folder.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -32,8 +34,8 @@ def write_result(result: Result, folder: Path) -> None:
     kept = ("task", "baseline", "general", "table", "fallback", "improved", "proven", "cells")
     measured_on = _identity(result) | {"result_digest": digest_of(fresh / "task")}
     table = {key: answer[key] for key in kept} | {"source": sources["general"], "measured_on": measured_on}
-    (fresh / "table.json").write_text(json.dumps(table, indent=1))
-    (fresh / "proof.json").write_text(json.dumps(_proof(result), indent=1))
+    (fresh / "table.json").write_text(json.dumps(table, indent=1, allow_nan=False))
+    (fresh / "proof.json").write_text(json.dumps(_proof(result), indent=1, allow_nan=False))
     old = folder.with_name(folder.name + ".old")
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
@@ -88,10 +90,14 @@ def _proof(result: Result) -> dict[str, Any]:
         "device": run.device, "seed": run.begin["seed"], "check_seed": run.begin.get("check_seed"),
         "baselines": [vars(b) | {"time_us": dict(b.time_us)} for b in run.baselines],
         "verified": [{k: v for k, v in event.items() if k not in ("event", "at")} for event in run.verified.values()],
-        "play_off": [
-            {"trial": number, "workload": workload, "ratio": vars(one.ratio), "log_ratios": list(one.logs),
-             "baseline_us": one.baseline_us, "challenger_us": one.challenger_us, "won": result.won.get((number, workload), False),
-             "reason": one.reason}
-            for (number, workload), one in result.outcomes.items()
-        ],
+        "play_off": [_played(result, place, one) for place, one in result.outcomes.items()],
+    }  # fmt: skip
+
+
+def _played(result: Result, place: Place, one: Outcome) -> dict[str, Any]:
+    number, workload = place
+    return {
+        "trial": number, "workload": workload, "ratio": speedup_fields(one.ratio, not one.reason), "reason": one.reason,
+        "log_ratios": list(one.logs), "baseline_us": one.baseline_us, "challenger_us": one.challenger_us,
+        "won": result.won.get(place, False),
     }  # fmt: skip

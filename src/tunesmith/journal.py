@@ -11,12 +11,15 @@ import contextlib
 import errno
 import fcntl
 import json
+import math
 import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
+
+import numpy as np
 
 from tunesmith.build import Kernel
 from tunesmith.errors import UsageError
@@ -77,6 +80,17 @@ class Journal:
         self.close()
 
 
+def plain(value: Any) -> Any:
+    """A value as JSON has it: whole numbers and figures of any library as Python's, what is infinite or no number as null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def is_begun(folder: Path) -> bool:
     """Whether a folder holds a run of which anything was written down."""
     try:
@@ -105,7 +119,9 @@ def _lock(file: BinaryIO, folder: Path) -> None:
     holder = folder / "held-by"
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except OSError as error:
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            raise
         by = ""
         with contextlib.suppress(OSError):
             by = f" ({holder.read_text().strip()})"
@@ -181,6 +197,6 @@ def _cell_from(name: str, fields: Mapping[str, Any]) -> Cell:
     if "time_us" in fields:
         timing = Timing(fields["time_us"], fields["low_us"], fields["high_us"])
     return Cell(
-        name, Status(fields["status"]), fields.get("reason", ""), timing, fields.get("error", 0.0),
+        name, Status(fields["status"]), fields.get("reason", ""), timing, fields.get("error") or 0.0,
         fields.get("occupancy", 0.0), fields.get("target_fraction"),
     )  # fmt: skip

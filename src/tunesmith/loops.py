@@ -6,6 +6,7 @@ going on with a run that was interrupted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,10 +14,10 @@ import numpy as np
 
 from tunesmith.arena import Arena, Asked, Live
 from tunesmith.budget import Budget, enough
-from tunesmith.choice import BASELINE, changed, choose, finalists, logs, places
-from tunesmith.errors import UsageError
+from tunesmith.choice import BASELINE, Choice, changed, choose, finalists, logs, places
+from tunesmith.errors import TunesmithError, UsageError
 from tunesmith.finals import PROCESSES as FINALS
-from tunesmith.journal import trial_fields
+from tunesmith.journal import plain, trial_fields
 from tunesmith.playoff import PROCESSES as PLAYS
 from tunesmith.run import Baseline, Run
 from tunesmith.search import Strategy, find_strategy
@@ -28,27 +29,29 @@ from tunesmith.trial import Incumbent, Status, Trial
 def search(run: Run, arena: Arena) -> None:
     """Stage 2 from the first baseline to the proof."""
     run.emit("open", sync=True, device=arena.describe())
-    test_the_tester(run, arena)
-    face_the_baseline(run, arena)
+    live = arena if isinstance(arena, Live) and arena.proves else None
+    if live is not None:
+        test_the_tester(run, live)
+    face_the_baseline(run, arena, live)
     if not run.stopped:
         explore(run, arena)
-    if isinstance(arena, Live) and arena.proves:
-        choose_finalists(run, arena)
-        prove(run, arena)
-        run.emit("end", sync=True, reason="proven" if run.plays else "nothing stood up to being verified")
-    else:
+    if live is None:
         run.emit("end", sync=True, reason=f"nothing is proven: {arena.describe()['id']} runs no kernels")
-
-
-def test_the_tester(run: Run, arena: Arena) -> None:
-    """Wrong outputs must be rejected before anything is believed."""
-    if run.tester is not None or not (isinstance(arena, Live) and arena.proves):
         return
-    found = arena.mutants()
-    accepted = [f"{m.name} ({m.output})" for m in found if m.caught is False]
-    run.emit("tester", made=sum(m.caught is not None for m in found), accepted=accepted,
-             skipped=[f"{m.name} ({m.output})" for m in found if m.caught is None])  # fmt: skip
-    if accepted:
+    choose_finalists(run, live)
+    prove(run, live)
+    run.emit("end", sync=True, reason="proven" if run.plays else "nothing stood up to being verified")
+
+
+def test_the_tester(run: Run, arena: Live) -> None:
+    """Wrong outputs must be rejected before anything is believed."""
+    if run.tester is None:
+        found = arena.mutants()
+        accepted = [f"{m.name} ({m.output})" for m in found if m.caught is False]
+        run.emit("tester", sync=True, made=sum(m.caught is not None for m in found), accepted=accepted,
+                 skipped=[f"{m.name} ({m.output})" for m in found if m.caught is None])  # fmt: skip
+    assert run.tester is not None
+    if accepted := run.tester["accepted"]:
         raise UsageError(f"the check is too weak for this task: it accepts {', '.join(accepted)}",
                          hint="a tighter tolerance, or inputs that are not so small: docs/check-and-tolerance.md")  # fmt: skip
 
@@ -56,50 +59,56 @@ def test_the_tester(run: Run, arena: Arena) -> None:
 # --- who is to be beaten -----------------------------------------------------------------------------------------------
 
 
-def face_the_baseline(run: Run, arena: Arena) -> None:
+def face_the_baseline(run: Run, arena: Arena, live: Live | None) -> None:
     """Find the fastest correct baseline, or take the one that was asked for."""
     if run.opponent is None:
-        measured = list(arena.measured_baselines())
         wanted = run.begin.get("baseline")
-        if wanted is not None and wanted not in {b.name for b in measured}:
-            listed = ", ".join(b.name for b in measured) or "none"
-            raise UsageError(f"--baseline {wanted}: no such baseline; known: {listed}")
-        for baseline in _verified(_ranked(measured, run.weights, wanted), arena):
+        ranked = _ranked(list(arena.measured_baselines()), run, wanted)
+        for baseline in _verified(ranked, wanted, live):
             run.emit("baseline", name=baseline.name, kind=baseline.kind, status=str(baseline.status),
                      reason=baseline.reason, time_us=dict(baseline.time_us))  # fmt: skip
-        right = [b for b in run.baselines if b.status is Status.OK]
-        if not right or (wanted and wanted not in {b.name for b in right}):
-            said = "; ".join(f"{b.name}: {b.reason or b.status}" for b in run.baselines) or "the task has none"
-            raise UsageError(f"no baseline that is correct on every workload: {said}",
-                             hint=f"tunesmith check {run.begin['task_folder']}")  # fmt: skip
-        run.emit("opponent", sync=True, name=right[0].name)
-    elif isinstance(arena, Live) and arena.proves:
-        arena.verified(run.opponent)  # tolerances refer to its outputs, which no journal holds
+        first = next((b.name for b in ranked if b.name == wanted or (wanted is None and _right(run, b.name))), None)
+        if first is None or not _right(run, first):
+            asked = f"--baseline {wanted} is not correct" if wanted else "no baseline is correct on every workload"
+            said = "; ".join(f"{b.name}: {b.reason or b.status}" for b in run.baselines if wanted in (None, b.name))
+            raise UsageError(f"{asked}: {said or 'there is none'}", hint=f"tunesmith check {run.begin['task_folder']}")
+        run.emit("opponent", sync=True, name=first)
+    elif live is not None:
+        last = live.verified(run.opponent)  # tolerances refer to its outputs, which no journal holds
+        if last.status is not Status.OK:
+            raise UsageError(f"the baseline {run.opponent.name} was right, and is {last.status} now: {last.reason}")
     assert run.opponent is not None
     arena.face(run.opponent, run.trials)
 
 
-def _ranked(measured: Sequence[Baseline], weights: Mapping[str, float], wanted: str | None) -> list[Baseline]:
-    """The fastest by the weighted score first, or the one that was asked for; those that failed last."""
+def _right(run: Run, name: str) -> bool:
+    return any(b.name == name and b.status is Status.OK for b in run.baselines)
+
+
+def _ranked(measured: Sequence[Baseline], run: Run, wanted: str | None) -> list[Baseline]:
+    """The fastest by the task's score first, or the one that was asked for; those that failed last."""
+    weights = run.weights
 
     def slowness(baseline: Baseline) -> float:
-        return sum(weights[w] * float(np.log(us)) for w, us in baseline.time_us.items())
+        if run.begin["score"] == "time":
+            return sum(weights[w] * us for w, us in baseline.time_us.items())
+        return sum(weights[w] * math.log(us) for w, us in baseline.time_us.items())
 
     right = [b for b in measured if b.status is Status.OK]
     return [*sorted(right, key=lambda b: (b.name != wanted, slowness(b))), *(b for b in measured if b not in right)]
 
 
-def _verified(ranked: Sequence[Baseline], arena: Arena) -> Iterator[Baseline]:
-    """Until one stands up to every distribution; those after it are told as they were measured."""
-    found = not (isinstance(arena, Live) and arena.proves)
+def _verified(ranked: Sequence[Baseline], wanted: str | None, live: Live | None) -> Iterator[Baseline]:
+    """Until one stands up to every distribution, or the wanted one does not; the rest is told as it was measured."""
+    found = live is None
     for baseline in ranked:
-        if baseline.status is Status.OK and not found and isinstance(arena, Live):
-            last = arena.verified(baseline)[-1]
+        if baseline.status is Status.OK and not found and live is not None:
+            last = live.verified(baseline)
+            found = last.status is Status.OK or baseline.name == wanted
             if last.status is not Status.OK:
+                live.evaluator.checker.forget_baseline()
                 reason = f"{last.workload} ({last.distribution}): {last.reason}"
                 baseline = Baseline(baseline.name, baseline.kind, last.status, reason, {})
-            else:
-                found = True
         yield baseline
 
 
@@ -109,7 +118,9 @@ def _verified(ranked: Sequence[Baseline], arena: Arena) -> Iterator[Baseline]:
 def explore(run: Run, arena: Arena) -> None:
     """Stage 2: while there is budget, ask, try, tell."""
     budget = Budget.parse(run.begin["budget"])
-    legal = sum(t["legal"] for t in run.begin["templates"])
+    templates = run.begin["templates"]
+    legal = sum(t["legal"] for t in templates) if all(t["exact"] for t in templates) else None
+    patient = run.begin["strategy"] == "exhaustive"
     asker = Asker(run, arena)
     asker.remember()
     queue = arena.queue(lambda: incumbent(run))
@@ -117,9 +128,8 @@ def explore(run: Run, arena: Arena) -> None:
 
     def ask() -> Asked | None:
         nonlocal stop
-        stop = (
-            stop or enough(run.trials, legal) or budget.over(seconds=run.tick(), asked=run.asked, device_s=run.device_s)
-        )
+        stop = stop or enough(run.trials, legal, list(run.weights), patient=patient)
+        stop = stop or budget.over(seconds=run.tick(), asked=run.asked, device_s=run.device_s)
         return None if stop else asker.ask()
 
     try:
@@ -137,7 +147,7 @@ def explore(run: Run, arena: Arena) -> None:
 def incumbent(run: Run) -> Incumbent | None:
     """What the next trial is raced against."""
     best = run.best
-    return Incumbent(best.score, run.best_us()) if best is not None and best.score is not None else None
+    return Incumbent(best.score, dict(run.best_us)) if best is not None and best.score is not None else None
 
 
 def strategy_of(run: Run) -> str:
@@ -154,19 +164,19 @@ class Asker:
         maker = find_strategy(strategy_of(run))
         seeds = np.random.SeedSequence(run.begin["seed"]).spawn(len(arena.spaces))
         self.strategies: dict[str, Strategy] = {
-            name: maker(space, np.random.default_rng(seed))
+            name: self._own(maker, space, np.random.default_rng(seed))
             for (name, space), seed in zip(arena.spaces.items(), seeds, strict=True)
         }
         self.sharing = Sharing(list(arena.spaces))
 
     def remember(self) -> None:
         """Bring the strategies to where they were: ask and tell what the journal says was asked and told."""
-        trials = iter(self.run.trials)
+        trials = iter(list(self.run.trials))
         for event in list(self.run.talk):
             if event["event"] == "trial":
                 self._told(next(trials))
                 continue
-            name, config = event["template"], self.strategies[event["template"]].ask()
+            name, config = event["template"], self._config(event["template"])
             self.sharing.asked(name, config is not None)
             if config != event["config"]:
                 raise UsageError(
@@ -176,21 +186,39 @@ class Asker:
 
     def ask(self) -> Asked | None:
         for name in self.sharing.order():
-            config: Config | None = self.strategies[name].ask()
+            config = self._config(name)
             number = self.run.asked + (config is not None)
-            self.run.emit("ask", number=number, template=name, config=None if config is None else dict(config))
-            self.sharing.asked(name, config is not None)
+            self.run.emit("ask", number=number, template=name, config=config)
+            others_wait = self.sharing.asked(name, config is not None)
             if config is not None:
                 return number, name, config
+            if others_wait:
+                return None
         return None
 
     def tell(self, trial: Trial) -> None:
+        """What is told is what the journal holds: a strategy that is brought back hears nothing else."""
         self.run.emit("trial", **trial_fields(trial))
-        self._told(trial)
+        self._told(self.run.trials[-1])
 
     def _told(self, trial: Trial) -> None:
-        self.strategies[trial.template].tell(trial)
+        self._own(self.strategies[trial.template].tell, trial)
         self.sharing.told(trial)
+
+    def _config(self, name: str) -> Config | None:
+        config: Config | None = plain(self._own(self.strategies[name].ask))
+        return config
+
+    def _own(self, function: Any, *arguments: Any) -> Any:
+        """Call a strategy, which may be the user's own code."""
+        try:
+            return function(*arguments)
+        except TunesmithError:
+            raise
+        except Exception as error:
+            raise UsageError(
+                f"the strategy {self.run.begin['strategy']} failed: {type(error).__name__}: {error}"
+            ) from error
 
 
 # --- choosing and proving ----------------------------------------------------------------------------------------------
@@ -204,57 +232,62 @@ def choose_finalists(run: Run, arena: Live) -> None:
     while entries and len(run.finals) < FINALS * width:
         process = len(run.finals) // width
         told = {workload for workload, _ in run.finals[process * width :]}
-        found = arena.time_together(entries, seed=run.begin["seed"] + process)
+        found = arena.time_together(entries, seed=run.begin["check_seed"] + process)
         for workload, times in found.items():
             if workload not in told:
-                run.emit("final", workload=workload, process=process, **_final(run, workload, times, list(entries)))
+                run.emit(
+                    "final",
+                    sync=True,
+                    workload=workload,
+                    process=process,
+                    **_final(run, workload, times, list(entries)),
+                )
     defaults = {n: changed(t.config, arena.spaces[t.template].template.default) for n, t in listed.items()}
     while True:
-        chosen = choose(logs(run.finals), run.weights, defaults, without=tuple(run.refused()),
-                       max_kernels=run.begin["max_kernels"], alone=run.begin["batch_invariant"])  # fmt: skip
+        chosen = choose(
+            logs(run.finals), run.weights, defaults, without=tuple(run.refused()), base_us=run.base_us,
+            max_kernels=run.begin["max_kernels"], alone=run.begin["batch_invariant"],
+        )  # fmt: skip
         if chosen != run.choice:
-            run.emit("choose", general=chosen.general, cells=dict(chosen.cells))
-        if not verify(run, arena):
+            run.emit("choose", sync=True, general=chosen.general, cells=dict(chosen.cells))
+        if stands(run, arena, chosen):
             return
 
 
 def _final(run: Run, workload: str, times: Mapping[int, float] | str, numbers: Sequence[int]) -> dict[str, Any]:
     """What one process said; where an arm took it down, the times that the search saw."""
     if not isinstance(times, str):
-        return {"time_us": {str(number): us for number, us in times.items()}}
+        return {"time_us": times}
     assert run.opponent is not None
     seen = {n: cell.timing.time_us for n in numbers if (cell := run.trial(n).cells.get(workload)) and cell.timing}
-    both = {BASELINE: run.opponent.time_us[workload], **seen}
-    return {"time_us": {str(number): us for number, us in both.items()}, "reason": times}
+    return {"time_us": {BASELINE: run.opponent.time_us[workload], **seen}, "reason": times}
 
 
-def verify(run: Run, arena: Live) -> bool:
-    """Verify what is chosen wherever it is used, the held-out workloads included; says whether anything fell."""
-    assert run.choice is not None
-    wanted = places(run.choice)
+def stands(run: Run, arena: Live, chosen: Choice) -> bool:
+    """Verify what is chosen wherever it is used, the held-out workloads included, up to the first that falls."""
+    wanted = places(chosen, run.served())
     for number in dict.fromkeys(n for n, _ in wanted):
         trial = run.trial(number)
         entry = (trial.template, trial.config)
-        used = [w for n, w in wanted if n == number and w in trial.cells]
-        for workload in (*used, *arena.held_out(entry)):
+        for workload in (*(w for n, w in wanted if n == number), *arena.held_out(entry)):
             if (number, workload) in run.verified:
                 continue
             checked = arena.verify(entry, workload)
-            run.emit("verify", trial=number, workload=workload, status=str(checked.status), reason=checked.reason,
-                     distribution=checked.distribution, error=round(checked.error, 6))  # fmt: skip
+            run.emit("verify", sync=True, trial=number, workload=workload, status=str(checked.status), reason=checked.reason,
+                     distribution=checked.distribution, error=checked.error)  # fmt: skip
             if checked.status is not Status.OK:
-                return True
-    return False
+                return False
+    return True
 
 
 def prove(run: Run, arena: Live) -> None:
     """Play the chosen off against the baseline, process after process."""
     if run.choice is None or run.choice.general is None:
         return
-    where = [(n, w) for n, w in places(run.choice) if w in run.trial(n).cells]
+    where = places(run.choice, run.served())
     entries = {n: (run.trial(n).template, run.trial(n).config) for n, _ in where}
     while len(run.plays) < PLAYS:
-        found: Mapping[Any, Any] = arena.play(entries, where, run.plays, seed=run.begin["seed"])
+        found: Mapping[Any, Any] = arena.play(entries, where, run.plays, seed=run.begin["check_seed"])
         cells = []
         for (number, workload), played in found.items():
             told = {"reason": played} if isinstance(played, str) else vars(played)

@@ -58,7 +58,7 @@ def _caught(checker: Checker, workload: Workload, content: int) -> dict[tuple[st
         ways = _wrong_ways(right[name], other[name], inputs, asked)
         for what, wrong in (*ways, ("computed from narrower inputs", narrow[name])):
             same = np.array_equal(bits(wrong).reshape(-1)[asked], bits(right[name]).reshape(-1)[asked])
-            verdict, _ = checker.compare({**right, name: wrong}, workload, "normal", content=content, same_bits=False)
+            verdict, _ = checker.compare({**right, name: wrong}, workload, "normal", content=content)
             found[what, name] = None if same else not verdict.right
     return found
 

@@ -44,14 +44,14 @@ class Pipeline:
     def __init__(self, evaluator: Evaluator, workloads: Sequence[Workload], *, depth: int | None = None,
                  incumbent: Callable[[], Incumbent | None] = lambda: None) -> None:  # fmt: skip
         self.evaluator, self.workloads, self.incumbent = evaluator, tuple(workloads), incumbent
-        self.depth = depth or 3 * evaluator.compilers.processes
+        self._alone = evaluator.device.kind == "cpu"
+        self.depth = depth or (2 if self._alone else 3) * evaluator.compilers.processes
         self.busy_s = 0.0  # of the device
         self._building: dict[int, _UnderWay] = {}
         self._ready: deque[_UnderWay] = deque()
         self._done: deque[Trial] = deque()
         self._device = ThreadPoolExecutor(1, "device")
         self._running: Future[Trial] | None = None
-        self._alone = evaluator.device.kind == "cpu"
 
     @property
     def under_way(self) -> int:
@@ -59,6 +59,8 @@ class Pipeline:
 
     def fill(self, ask: Ask) -> None:
         """Ask for configurations until enough are under way, or there are no more."""
+        if self._alone and (self._ready or self._running):
+            return  # nothing is measured while a compiler runs, so what is built comes first, and then as many again
         while self.under_way < self.depth and not self._done:
             asked = ask()  # what is illegal is told before more is asked: a strategy learns from it
             if asked is None:

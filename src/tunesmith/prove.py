@@ -1,7 +1,7 @@
 """A result played off again: after a new driver or compiler, on another device. Which rows of its table still hold?
 
 Needs only the `result/` folder: the tuned sources, the task and its baselines are in it. Decides nothing anew: what served
-a workload is verified there and plays against the same baseline, or against the fastest that is correct here.
+a workload is verified there, on the held-out workloads too, and plays against the same baseline.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tunesmith.device import Device, find_device
 from tunesmith.errors import UsageError
 from tunesmith.evaluate import Evaluator
 from tunesmith.expression import Expression
-from tunesmith.playoff import PROCESSES, Found, outcomes
+from tunesmith.playoff import PROCESSES, Found, Outcome, outcomes
+from tunesmith.result import speedup_fields, stands_alone
 from tunesmith.run import Baseline, Place
 from tunesmith.task import Task, Workload
 from tunesmith.template import Template
@@ -58,9 +59,8 @@ def prove(folder: Path, *, device: str | None, threads: int | None, progress: Pr
             places = [(row.number, w) for row in rows for w in row.workloads if (row.number, w) not in fallen]
             found = _played(live, rows, places, progress)
             stale = _stale(measured_on, held, folder)
-            return _answer(folder, rows, outcomes(places, found), fallen, opponent) | {
-                "device": live.describe(), "measured_on": measured_on, "stale": stale,
-            }  # fmt: skip
+            answer = _answer(folder, rows, outcomes(places, found), fallen, opponent, invariant=task.batch_invariant)
+            return answer | {"device": live.describe(), "measured_on": measured_on, "stale": stale}
     finally:
         held.close()
 
@@ -103,7 +103,7 @@ def _opponent(live: Live, name: str) -> Baseline:
     for baseline in live.measured_baselines():
         if baseline.name == name:
             if baseline.status is Status.OK:
-                last = live.verified(baseline)[-1]
+                last = live.verified(baseline)
                 if last.status is Status.OK:
                     live.face(baseline, ())
                     return baseline
@@ -115,9 +115,10 @@ def _opponent(live: Live, name: str) -> Baseline:
 def _verified(live: Live, rows: Sequence[_Row], progress: Progress) -> dict[Place, str]:
     fallen: dict[Place, str] = {}
     for row in rows:
-        for workload in row.workloads:
+        entry = (row.template.name, row.template.default)
+        for workload in (*row.workloads, *live.held_out(entry)):
             progress(f"verifying row {row.number} on {workload}")
-            checked = live.verify((row.template.name, row.template.default), workload)
+            checked = live.verify(entry, workload)
             if checked.status is not Status.OK:
                 fallen[row.number, workload] = f"{checked.status} ({checked.distribution}): {checked.reason}"
     return fallen
@@ -143,20 +144,20 @@ def _stale(measured_on: Mapping[str, Any], device: Device, folder: Path) -> list
     return found
 
 
-def _answer(folder: Path, rows: Sequence[_Row], played: Mapping[Place, Any], fallen: Mapping[Place, str],
-            opponent: Baseline) -> dict[str, Any]:  # fmt: skip
+def _answer(folder: Path, rows: Sequence[_Row], played: Mapping[Place, Outcome], fallen: Mapping[Place, str],
+            opponent: Baseline, *, invariant: bool) -> dict[str, Any]:  # fmt: skip
     told = []
     for row in rows:
-        cells = [_cell(row, w, played, fallen) for w in row.workloads]
-        told.append({**row.fields, "cells": cells, "holds": bool(cells) and all(cell["won"] for cell in cells)})
+        wrong = {w: reason for (number, w), reason in fallen.items() if number == row.number}
+        mine = [played.get((row.number, w)) for w in row.workloads]
+        holds = bool(mine) and not wrong and (stands_alone(mine) if invariant else all(one and one.won for one in mine))
+        cells = [_cell(w, played.get((row.number, w)), wrong.get(w, "")) for w in row.workloads]
+        told.append({**row.fields, "cells": cells, "fallen": wrong, "holds": holds})
     return {"result": str(folder), "baseline": opponent.name, "rows": told, "holds": all(row["holds"] for row in told)}
 
 
-def _cell(row: _Row, workload: str, played: Mapping[Place, Any], fallen: Mapping[Place, str]) -> dict[str, Any]:
-    place = row.number, workload
-    if place in fallen:
-        return {"workload": workload, "won": False, "reason": fallen[place], "speedup": None}
-    one = played[place]
-    ratio = {"ratio": one.ratio.ratio, "low": one.ratio.low, "high": one.ratio.high} if not one.reason else None
-    return {"workload": workload, "won": one.won, "reason": one.reason, "speedup": ratio, "baseline_us": one.baseline_us,
-            "time_us": one.challenger_us}  # fmt: skip
+def _cell(workload: str, one: Outcome | None, wrong: str) -> dict[str, Any]:
+    if one is None or one.reason:
+        return {"workload": workload, "won": False, "reason": wrong or (one.reason if one else ""), "speedup": None}
+    return {"workload": workload, "won": one.won, "reason": "", "speedup": speedup_fields(one.ratio, True),
+            "baseline_us": one.baseline_us, "time_us": one.challenger_us}  # fmt: skip

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from tunesmith.budget import outlook
+from tunesmith.choice import total
 from tunesmith.playoff import Outcome, outcomes
 from tunesmith.run import Run
 from tunesmith.timing import MINIMUM_EFFECT, Ratio, holm, ratio_over_processes
@@ -48,7 +49,8 @@ class Result:
 
     @property
     def proven(self) -> bool:
-        return bool(self.run.plays)
+        """Whether a play-off was held to its end: half a one claims nothing."""
+        return bool(self.run.plays and self.run.ended)
 
     @cached_property
     def general(self) -> Trial | None:
@@ -60,8 +62,8 @@ class Result:
     @cached_property
     def outcomes(self) -> Mapping[Any, Outcome]:
         """What the play-off came to, per trial and workload."""
-        keys = list(dict.fromkeys(key for one in self.run.plays for key in one))
-        return outcomes(keys, self.run.plays)
+        plays = self.run.plays if self.proven else []
+        return outcomes(list(dict.fromkeys(key for one in plays for key in one)), plays)
 
     @cached_property
     def general_ratio(self) -> Ratio | None:
@@ -70,15 +72,13 @@ class Result:
             return None
         if not self.proven:
             return Ratio(self.general.score, 0.0, math.inf) if self.general.score else None
-        weights = self.run.weights
         mine = {w: one for (n, w), one in self.outcomes.items() if n == self.general.number}
         if not mine or any(one.reason for one in mine.values()):
             return None
         count = min(len(one.logs) for one in mine.values())
-        total = sum(weights.values())  # where it does not serve, the baseline does
-        return ratio_over_processes(
-            [sum(weights[w] / total * one.logs[p] for w, one in mine.items()) for p in range(count)]
-        )
+        nothing = dict.fromkeys(self.run.weights, 0.0)  # where it does not serve, the baseline does
+        each = [{**nothing, **{w: -one.logs[p] for w, one in mine.items()}} for p in range(count)]
+        return ratio_over_processes([-total(one, self.run.weights, self.run.base_us) for one in each])
 
     @cached_property
     def won(self) -> Mapping[Any, bool]:
@@ -92,7 +92,7 @@ class Result:
 
     @property
     def improved(self) -> bool:
-        return any(self.won.values())
+        return bool(self.table) or self.won.get("general", False)
 
     @cached_property
     def served(self) -> Mapping[str, int]:
@@ -138,9 +138,10 @@ class Result:
         cells = self.run.choice.cells if self.run.choice else {}
         found = {cells.get(m["name"]) for m in members}
         number = found.pop() if len(found) == 1 else None
-        if number is None or any(self.outcomes[number, m["name"]].lost for m in members):
-            return None
-        return number if any(self.won.get((number, m["name"])) for m in members) else None
+        places = [(number, m["name"]) for m in members]
+        held = [self.outcomes.get(place) for place in places]
+        won = [one and replace(one, won=self.won.get(place, False)) for one, place in zip(held, places, strict=True)]
+        return number if number is not None and stands_alone(won) else None
 
     @property
     def reason(self) -> str:
@@ -148,14 +149,13 @@ class Result:
         run = self.run
         if not run.stopped:
             return "the search has not ended"
+        if not run.trials:
+            return f"nothing was tried: {run.stopped}"
         if not any(t.measured for t in run.trials):
-            return "no configuration was right and measured: " + ", ".join(
-                f"{n} {s}" for s, n in run.by_status().items()
-            )
+            listed = ", ".join(f"{count} {status}" for status, count in run.by_status().items())
+            return f"no configuration was right and measured: {listed}"
         if not self.proven:
-            if run.ended or run.refused():
-                return run.ended or "no finalist stood up to being verified"
-            return "the play-off has not been held"
+            return run.ended or "the play-off is not finished"
         if self.improved:
             return run.stopped
         return f"no improvement found: no speedup of more than {MINIMUM_EFFECT:.0%} could be proven ({run.stopped})"
@@ -172,7 +172,7 @@ class Result:
             "baseline": {"name": opponent.name, "time_us": dict(opponent.time_us)} if opponent else None,
             "general": None if general is None else {
                 "template": general.template, "config": dict(general.config), "trial": general.number,
-                "speedup": _speedup(self.general_ratio, self.proven),
+                "speedup": speedup_fields(self.general_ratio, self.proven),
             },
             "table": [row.fields(run) for row in self.table], "fallback": opponent.name if opponent else None,
             "cells": self._cells(), "improved": self.improved, "proven": self.proven, "reason": self.reason,
@@ -181,7 +181,7 @@ class Result:
                 "cartesian": sum(t["cartesian"] for t in run.begin["templates"]),
                 "legal": sum(t["legal"] for t in run.begin["templates"]),
             },
-            "outlook": outlook(run.trials), "state": run.state,
+            "outlook": outlook(run.trials, list(run.weights)), "state": run.state,
             "model": {"calls": 0, "input_tokens": 0, "output_tokens": 0},
             "seconds": {"total": round(run.seconds, 1), "compile": round(run.compile_s, 1), "device": round(run.device_s, 1)},
         }  # fmt: skip
@@ -210,18 +210,25 @@ class Result:
         if outcome is None:
             us = seen.timing.time_us if seen and seen.timing else None
             ratio = Ratio(base / us, 0.0, math.inf) if base and us else None
-            return cell | {"time_us": us, "speedup": _speedup(ratio, False),
+            return cell | {"time_us": us, "speedup": speedup_fields(ratio, False),
                            "target_fraction": seen.target_fraction if seen else None}  # fmt: skip
+        if outcome.reason:
+            return cell | {"reason": outcome.reason}
         target = seen.target_fraction * seen.timing.time_us if seen and seen.timing and seen.target_fraction else None
         us = outcome.challenger_us
         return cell | {
-            "time_us": us, "baseline_us": outcome.baseline_us, "speedup": _speedup(outcome.ratio, not outcome.reason),
+            "time_us": us, "baseline_us": outcome.baseline_us, "speedup": speedup_fields(outcome.ratio, True),
             "target_fraction": target / us if target and us else None, "won": self.won.get((number, name), False),
-            "reason": outcome.reason,
         }  # fmt: skip
 
 
-def _speedup(ratio: Ratio | None, proven: bool) -> dict[str, Any] | None:
+def stands_alone(cells: Sequence[Outcome | None]) -> bool:
+    """Whether one kernel may serve everything (`batch_invariant`): it was played everywhere, lost nowhere, won somewhere."""
+    played = [one for one in cells if one is not None and not one.reason]
+    return len(played) == len(cells) and not any(one.lost for one in played) and any(one.won for one in played)
+
+
+def speedup_fields(ratio: Ratio | None, proven: bool) -> dict[str, Any] | None:
     if ratio is None:
         return None
     known = proven and ratio.processes > 1

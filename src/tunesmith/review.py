@@ -12,7 +12,7 @@ from typing import Any
 from tunesmith.backends import host
 from tunesmith.binding import Binding
 from tunesmith.calibrate import load
-from tunesmith.checker import VERIFIED_CONTENT, At, Checked
+from tunesmith.checker import At, Checked
 from tunesmith.compiling import Compilers
 from tunesmith.device import Device, find_device
 from tunesmith.errors import UsageError, VerdictError
@@ -110,8 +110,10 @@ def check_task(evaluator: Evaluator, files: Sequence[tuple[str, Template]], *, c
     for kind, template in files:
         progress(f"{template.name}: building")
         chosen = config if kind == "template" else None
+        adopting = not evaluator.checker.baseline_outputs
         reports.append(check_file(evaluator, kind, template, chosen, timed=timed, progress=progress))
-        _adopt(evaluator, reports[-1])
+        if kind == "baseline" and adopting and not reports[-1].right:
+            evaluator.checker.forget_baseline()
     for name in task.baselines if callables and task.folder else ():
         progress(f"{name}: running")
         reports.append(check_callable(evaluator, name, timed=timed, progress=progress))
@@ -167,12 +169,13 @@ def check_callable(evaluator: Evaluator, name: str, *, timed: bool, progress: Pr
 def _verify(evaluator: Evaluator, report: FileReport, arms: Mapping[str, Candidate | Host], at: At, *, timed: bool,
             progress: Progress) -> FileReport:  # fmt: skip
     held_out = {w.name for w in evaluator.task.held_out}
+    adopt = report.kind == "baseline" and not evaluator.checker.baseline_outputs  # the first that is correct
     checks: list[Checked] = []
     cells: dict[str, Cell] = {}
     status, reason = Status.OK, ""
     for workload in _served(evaluator, arms):
         progress(f"{report.name}: {workload.name}")
-        checked = evaluator.checker.verify(arms[workload.name], workload, at)
+        checked = evaluator.checker.verify(arms[workload.name], workload, at, adopt=adopt)
         checks.append(checked)
         if checked.status is not Status.OK:
             status, reason = checked.status, f"{workload.name} ({checked.distribution}): {checked.reason}"
@@ -199,16 +202,6 @@ def _tuned(evaluator: Evaluator, prepared: Prepared) -> Prepared:
     tuned = {w.name for w in evaluator.workloads()}
     kept = tuple(w for w in prepared.workloads if w.name in tuned) or prepared.workloads
     return Prepared(prepared.number, prepared.binding, prepared.config, kept, prepared.programs, prepared.refused)
-
-
-def _adopt(evaluator: Evaluator, report: FileReport) -> None:
-    """The first correct baseline's outputs are what `same_bits` means, and its error is what `close` forgives."""
-    if report.kind != "baseline" or not report.right:
-        return
-    by_name = {w.name: w for w in _everything(evaluator)}
-    for checked in report.checks:
-        if (checked.workload, checked.distribution) not in evaluator.checker.baseline_outputs:
-            evaluator.checker.adopt_baseline(checked, by_name[checked.workload], content=VERIFIED_CONTENT)
 
 
 def _mutants(evaluator: Evaluator) -> list[Mutant]:

@@ -16,8 +16,9 @@ from typing import Any
 
 from tunesmith.choice import Choice
 from tunesmith.errors import UsageError
-from tunesmith.journal import FORMAT, NAME, Event, Journal, is_begun, read_events, trial_from
+from tunesmith.journal import FORMAT, NAME, Event, Journal, is_begun, plain, read_events, trial_from
 from tunesmith.playoff import Played
+from tunesmith.task import Task
 from tunesmith.template import Config
 from tunesmith.trial import Status, Trial
 
@@ -52,6 +53,8 @@ class Run:
     talk: list[Event] = field(default_factory=list)  # asks and trials in their order: what strategies were told
     trials: list[Trial] = field(default_factory=list)
     asked: int = 0
+    best: Trial | None = None  # that the search itself saw; nothing is claimed by it
+    best_us: dict[str, float] = field(default_factory=dict)  # per workload the shortest time that any trial had
     in_flight: dict[int, tuple[str, Config]] = field(default_factory=dict)
     device_s: float = 0.0  # of the search
     compile_s: float = 0.0
@@ -83,8 +86,14 @@ class Run:
     @staticmethod
     def resume(folder: Path) -> Run:
         """A run to go on with, held by this process."""
-        run = Run.read(folder)
-        run.journal = Journal(folder)
+        Run.read(folder)  # that there is one is said before anything is made
+        journal = Journal(folder)  # held before it is read, so that nobody adds to it in between
+        try:
+            run = Run.read(folder)
+        except UsageError:
+            journal.close()
+            raise
+        run.journal = journal
         run._before, run._since = run.seconds, time.monotonic()
         return run
 
@@ -96,8 +105,6 @@ class Run:
             run._take(event)
         if not run.begin:
             raise UsageError(f"{folder}: its journal is empty", hint="the run ended before it began; start it again")
-        if run.begin.get("format") != FORMAT:
-            raise UsageError(f"{folder}: a journal of format {run.begin.get('format')}; this version reads {FORMAT}")
         return run
 
     def close(self) -> None:
@@ -108,8 +115,7 @@ class Run:
 
     def emit(self, event: str, *, sync: bool = False, **fields: Any) -> None:
         """Something happened: it is written down, and known from now on."""
-        self.tick()
-        line = {"event": event, "at": round(self.seconds, 3), **fields}
+        line = {"event": event, "at": round(self.tick(), 3), **plain(fields)}
         if self.journal is not None:
             self.journal.write(line, sync=sync)
         self._take(line)
@@ -122,13 +128,15 @@ class Run:
         return self.seconds
 
     def _take(self, event: Event) -> None:
-        self.seconds = max(self.seconds, event.get("at", 0.0))
+        self.seconds = event.get("at", self.seconds)
         handler = getattr(self, f"_on_{event['event'].replace('-', '_')}", None)
         if handler is None:
             raise UsageError(f"{self.folder}: an event {event['event']!r} that this version does not know")
         handler(event)
 
     def _on_begin(self, event: Event) -> None:
+        if event.get("format") != FORMAT:
+            raise UsageError(f"{self.folder}: a journal of format {event.get('format')}; this version reads {FORMAT}")
         self.begin = event
 
     def _on_open(self, event: Event) -> None:
@@ -138,6 +146,9 @@ class Run:
         self.tester = event
 
     def _on_baseline(self, event: Event) -> None:
+        self.baselines = [
+            b for b in self.baselines if b.name != event["name"]
+        ]  # an interruption may have them told again
         self.baselines.append(
             Baseline(event["name"], event["kind"], Status(event["status"]), event.get("reason", ""), event["time_us"])
         )
@@ -155,6 +166,11 @@ class Run:
         trial = trial_from(event)
         self.talk.append(event)
         self.trials.append(trial)
+        if trial.score is not None and (self.best is None or trial.score > (self.best.score or 0.0)):
+            self.best = trial
+        for name, cell in trial.cells.items():
+            if cell.timing is not None and cell.status is Status.OK:
+                self.best_us[name] = min(cell.timing.time_us, self.best_us.get(name, math.inf))
         self.in_flight.pop(trial.number, None)
         self.device_s += trial.seconds.get("device", 0.0)
         self.compile_s += trial.seconds.get("compile", 0.0)
@@ -188,18 +204,13 @@ class Run:
         return {w["name"]: w["weight"] for w in self.begin["workloads"]}
 
     @property
-    def best(self) -> Trial | None:
-        """The best that the search itself saw; nothing is claimed by it."""
-        return max((t for t in self.trials if t.measured), key=lambda t: t.score or 0.0, default=None)
+    def base_us(self) -> dict[str, float] | None:
+        """The opponent's times, where scores are ratios of total time and so hang on them."""
+        return dict(self.opponent.time_us) if self.opponent and self.begin["score"] == "time" else None
 
-    def best_us(self) -> dict[str, float]:
-        """Per workload the shortest time that any trial had."""
-        found: dict[str, float] = {}
-        for trial in self.trials:
-            for name, cell in trial.cells.items():
-                if cell.timing is not None and cell.status is Status.OK:
-                    found[name] = min(cell.timing.time_us, found.get(name, math.inf))
-        return found
+    def served(self) -> set[Place]:
+        """Which finalist serves which workload: where it took part in a heat."""
+        return {(number, workload) for workload, times in self.finals for number in times}
 
     def trial(self, number: int) -> Trial:
         for trial in self.trials:
@@ -249,11 +260,19 @@ def _played(cell: Mapping[str, Any]) -> Played | str:
     return Played(cell["baseline_us"], cell["challenger_us"], cell["ratio"])
 
 
-def copied_task(source: Path, run: Path) -> Path:
+def copied_task(task: Task, run: Path) -> Path:
     """The task's folder as it was, inside the run's: a run folder can travel."""
-    target = run / "task"
-    ignored = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "cassettes", "runs")
-    shutil.copytree(source, target, ignore=ignored, dirs_exist_ok=True)
+    assert task.folder is not None
+    target, own = run / "task", run.resolve()
+    shutil.rmtree(target, ignore_errors=True)
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        apart = {
+            n for n in names if n in ("__pycache__", "cassettes", "runs") or n.startswith(".") or n.endswith(".pyc")
+        }
+        return apart | {n for n in names if (Path(folder) / n).resolve() == own}
+
+    shutil.copytree(task.folder, target, ignore=ignored)
     return target
 
 

@@ -53,7 +53,10 @@ def resume(folder: Path, *, quiet: bool) -> dict[str, Any]:
     """Go on with a run where it was; a run that is done gives its result again."""
     run = Run.read(folder)
     if run.ended:
-        return Result(run).as_json()
+        result = Result(run)
+        if not (folder / "result" / "table.json").exists():  # it ended while they were written
+            write_result(result, folder / "result")
+        return result.as_json()
     with resumed(folder) as (run, arena):
         return _searched(run, arena, quiet=quiet)
 

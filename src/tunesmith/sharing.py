@@ -21,23 +21,44 @@ class Sharing:
 
     names: Sequence[str]
     given: dict[str, int] = field(default_factory=dict)
-    best: dict[str, float] = field(default_factory=dict)  # by score, and by workload where one is best
+    under_way: dict[str, int] = field(default_factory=dict)
+    empty: set[str] = field(default_factory=set)  # had nothing while nothing of theirs was under way
+    best: dict[str, float] = field(default_factory=dict)
 
     def order(self) -> list[str]:
-        """The templates, the one that is owed most first."""
+        """The templates that may have something, the one that is owed most first."""
         shares = {name: self._share(name) for name in self.names}
-        return sorted(self.names, key=lambda name: (self.given.get(name, 0) + 1) / shares[name])
+        return sorted(
+            (name for name in self.names if name not in self.empty),
+            key=lambda name: (self.given.get(name, 0) + 1) / shares[name],
+        )
 
-    def asked(self, name: str, given: bool) -> None:
-        """A template was asked, and had something."""
-        self.given[name] = self.given.get(name, 0) + given
+    def asked(self, name: str, given: bool) -> bool:
+        """A template was asked, and had something or not. Whether the others had better wait with it.
+
+        One that leads and waits for what is under way keeps its turn: a deep queue would else be filled with the others.
+        """
+        if given:
+            self.given[name] = self.given.get(name, 0) + 1
+            self.under_way[name] = self.under_way.get(name, 0) + 1
+            return False
+        waits = self.under_way.get(name, 0) > 0
+        if not waits:
+            self.empty.add(name)
+        return waits and self._compared
 
     def told(self, trial: Trial) -> None:
+        self.under_way[trial.template] = self.under_way.get(trial.template, 0) - 1
         if trial.score is not None:
             self.best[trial.template] = max(trial.score, self.best.get(trial.template, 0.0))
 
+    @property
+    def _compared(self) -> bool:
+        return all(self.given.get(name, 0) >= FIRST or name in self.empty for name in self.names)
+
     def _share(self, name: str) -> float:
-        if min(self.given.get(n, 0) for n in self.names) < FIRST:
-            return 1.0
         leader = max(self.best.values(), default=0.0)
-        return max(LEAST, (self.best.get(name, 0.0) / leader) ** STEEP) if leader else 1.0
+        if not self._compared or not leader:
+            return 1.0
+        near: float = (self.best.get(name, 0.0) / leader) ** STEEP
+        return max(LEAST, near)

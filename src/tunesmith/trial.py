@@ -67,7 +67,9 @@ class Trial:
     resources: Mapping[Setting, tuple[Kernel, ...]] = field(default_factory=dict)
     cells: Mapping[str, Cell] = field(default_factory=dict)  # by workload
     twin: int | None = None  # of a duplicate: the trial that was measured
-    bound: float | None = None  # of one that is behind: its score is at most this
+    bound: float | None = (
+        None  # of one that is behind: its score, if all that was not measured came out as the best did
+    )
     score: float | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)  # per stage: build, check, time
     identity: str = ""  # equal for the same machine code with the same launches everywhere
