@@ -97,7 +97,7 @@ def kernel_tuner(chosen: list[dict[str, Any]]) -> dict[str, Any]:
     template = Template.load(ROOT / "suite" / TASK / "templates" / FILE)
     workload = next(w for w in task.workloads if w.name == WORKLOAD)
     from tunesmith.backends.cuda import device_limits
-    from tunesmith.checker import Oracle
+    from tunesmith.oracle import Oracle
 
     binding, limits = Binding(template, task), device_limits()
     oracle = Oracle(task)

@@ -69,8 +69,8 @@ def search(live: Live, strategy: str, seed: int, trials: int) -> dict[str, Any]:
     times = {w: cell.timing.time_us for w, cell in default.cells.items() if cell.timing}
     run = Run()
     run.emit(
-        "begin", format=1, task=live.task.name, strategy=strategy, seed=seed, budget=[f"{trials}trials"],
-        templates=[{"legal": 10**9}],
+        "begin", format=1, score=live.task.score, task=live.task.name, strategy=strategy, seed=seed, budget=[f"{trials}trials"],
+        templates=[{"legal": 0, "exact": False}],
         workloads=[{"name": w.name, "weight": w.weight} for w in live.workloads],
     )  # fmt: skip
     live.face(Baseline("its default", "baseline", Status.OK, "", times), ())
@@ -124,7 +124,7 @@ def judge(options: argparse.Namespace) -> None:
             (name,), (space,) = live.bindings, live.spaces.values()
             times = dict.fromkeys((w.name for w in live.workloads), 1.0)
             live.face(Baseline("its default", "baseline", Status.OK, "", times), ())
-            live._arms["its default"] = dict(live.arms(name, space.template.default))
+            live._arms["its default False"] = dict(live.arms(name, space.template.default))
             entries = {i: (name, r["config"]) for i, r in enumerate(winners, 1)}
             logs: dict[int, list[float]] = {i: [] for i in entries}
             for process in range(options.processes):

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from tunesmith import cli
+from tunesmith.device import find_device
+from tunesmith.errors import MissingError
 from tunesmith.task import Input, Output, Scalar, Task, Workload, dynamic, static
 from tunesmith.template import Template
 
 settings.register_profile("tunesmith", deadline=None, database=None)
 settings.load_profile("tunesmith")
 
+Command = Callable[..., tuple[int, str, str]]
 ANSWERS = Path(__file__).parent / "answers"
 
 SCALE = """/* tunesmith 1
@@ -48,6 +55,31 @@ def scale_task() -> Task:
         arguments=[Input("x", "io[T, d]"), Output("out", "io[T, d]"), Scalar("factor", "f32", values=0.5)],
         workloads=[Workload("small", T=16, d=64, io="f32"), Workload("large", T=4096, d=128, io="bf16")],
     )
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Exit code, stdout and stderr of a command line."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tunesmith", *arguments])
+        code: Any = 0
+        try:
+            cli.main()
+        except SystemExit as ended:
+            code = ended.code
+        return (code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def opencl_device() -> None:
+    """Skips where no OpenCL runtime builds."""
+    try:
+        find_device("opencl:0").close()
+    except MissingError as missing:
+        pytest.skip(missing.message)
 
 
 def templates_among_answers() -> list[Path]:

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from scripted import COUNT, Launched, ScriptedDevice, candidate, checker, evaluator, linear, linear_task
-from tunesmith import checker as checker_module
-from tunesmith import front
+from tunesmith import front, oracle
 from tunesmith.checker import Checker
 from tunesmith.data import draw, expected
 from tunesmith.messages import Candidate, RunCheck
@@ -147,8 +146,8 @@ def test_every_distribution_is_tried_and_the_first_failure_named() -> None:
 
 def test_only_some_rows_of_a_large_output_meet_the_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest are compared with the baseline on the device's own data: a wrong row outside the sample is found there."""
-    monkeypatch.setattr(checker_module, "LARGE", 10)
-    monkeypatch.setattr(checker_module, "SAMPLED_ROWS", 4)
+    monkeypatch.setattr(oracle, "LARGE", 10)
+    monkeypatch.setattr(oracle, "SAMPLED_ROWS", 4)
     task = linear_task()
     workload = task.workloads[0]
     device = ScriptedDevice({"linear": linear})
@@ -285,8 +284,8 @@ def test_two_checkers_on_one_device_do_not_take_each_others_data() -> None:
 
 
 def test_a_row_that_the_oracle_does_not_compute_is_compared_with_the_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checker_module, "LARGE", 100)
-    monkeypatch.setattr(checker_module, "SAMPLED_ROWS", 8)
+    monkeypatch.setattr(oracle, "LARGE", 100)
+    monkeypatch.setattr(oracle, "SAMPLED_ROWS", 8)
     task = linear_task(rows="T", workloads=[Workload("tall", T=300, d=33)])
 
     def tall(k: Launched) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tunesmith import cli, device, front, review
+from conftest import Command
+from tunesmith import device, front, review
 from tunesmith.backends import opencl, opencl_runtime
 from tunesmith.errors import MissingError
 from tunesmith.limits import named
-
-Run = Callable[..., tuple[int, str, str]]
 
 TASK = """
 from tunesmith.task import Output, Task, Workload, dynamic
@@ -25,22 +23,6 @@ task = Task(name="bare", dims={"T": dynamic}, arguments=[Output("out", "f32[T]")
 def reference(T):
     return [0.0] * T
 """
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Exit code, stdout and stderr of a command line."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["tunesmith", *arguments])
-        code: Any = 0
-        try:
-            cli.main()
-        except SystemExit as ended:
-            code = ended.code
-        return (code, *capsys.readouterr())
-
-    return call
 
 
 @pytest.fixture
@@ -58,25 +40,25 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 # --- input -------------------------------------------------------------------------------------------------------------
 
 
-def test_without_a_verb_it_prints_help(run: Run) -> None:
-    code, out, err = run()
+def test_without_a_verb_it_prints_help(command: Command) -> None:
+    code, out, err = command()
     assert (code, err) == (0, "")
     assert out.startswith("Usage: tunesmith")
 
 
 @pytest.mark.parametrize("threads", ["0", "-2"])
-def test_threads_are_one_or_more(run: Run, threads: str) -> None:
-    code, _, err = run("check", "nowhere", "--threads", threads)
+def test_threads_are_one_or_more(command: Command, threads: str) -> None:
+    code, _, err = command("check", "nowhere", "--threads", threads)
     assert code == 2
     assert f"'--threads': {threads} is not in the range x>=1" in err
 
 
-def test_a_configuration_gives_each_name_once(run: Run) -> None:
-    code, _, err = run("check", "nowhere", "--config", "VEC=16,BLOCK=1, VEC=4")
+def test_a_configuration_gives_each_name_once(command: Command) -> None:
+    code, _, err = command("check", "nowhere", "--config", "VEC=16,BLOCK=1, VEC=4")
     assert (code, err) == (2, "error: --config gives 'VEC' twice\n")
 
 
-def test_a_configuration_needs_a_template(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configuration_needs_a_template(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "task.py").write_text(TASK)
     (tmp_path / "baselines").mkdir()
     (tmp_path / "baselines/zero.cu").write_text(
@@ -86,17 +68,17 @@ def test_a_configuration_needs_a_template(run: Run, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(front.Device, "limits", named("sm_90"))
     monkeypatch.setattr(front, "find_device", lambda *_, **__: front.Device("cuda", 0))
     monkeypatch.setattr(review, "load", lambda _: None)
-    code, _, err = run("check", str(tmp_path), "--config", "VEC=4")
+    code, _, err = command("check", str(tmp_path), "--config", "VEC=4")
     assert (code, err) == (2, "error: --config is for templates; the task bare has none in cuda\n")
 
 
 @pytest.mark.parametrize("verb", ["space", "check"])
-def test_a_template_is_a_file(run: Run, tmp_path: Path, verb: str) -> None:
+def test_a_template_is_a_file(command: Command, tmp_path: Path, verb: str) -> None:
     (tmp_path / "task.py").write_text(TASK)
     task = [str(tmp_path)] if verb == "check" else []
-    code, _, err = run(verb, *task, str(tmp_path))
+    code, _, err = command(verb, *task, str(tmp_path))
     assert (code, err) == (2, f"error: {tmp_path} is a folder; a template is a .cu or .cl file\n")
-    code, _, err = run(verb, *task, f"{tmp_path}/k.cu")
+    code, _, err = command(verb, *task, f"{tmp_path}/k.cu")
     assert (code, err) == (2, f"error: no such file: {tmp_path}/k.cu\n")
 
 

@@ -22,7 +22,7 @@ column columns program diagram solutions rules settings space
 build safety jail process gates data judge messages
 backends.cubin backends.nvrtc backends.session backends.null backends.nvml backends.cuda backends.opencl_runtime backends.opencl
 backends.host backends
-compiling device trial timing calibrate target recorded checker mutants rotation worker
+compiling device trial timing calibrate target recorded oracle checker mutants rotation worker
 evaluate playoff finals pipeline review
 search findings plan models refactor
 budget choice journal run arena sharing result loops campaign prove watch handover report front runs cli __main__ demo

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conftest import Command
 from scale import NAIVE, TASK, TUNED, measure_little, write
-from tunesmith import arena, cli, journal, runs
+from tunesmith import arena, journal, runs
 from tunesmith.campaign import Order
-from tunesmith.device import find_device
-from tunesmith.errors import MissingError, UsageError
+from tunesmith.errors import UsageError
 from tunesmith.journal import read_events
 from tunesmith.mutants import Mutant
 from tunesmith.result import Result
@@ -27,35 +25,12 @@ BUDGET = ("12trials",)
 DOCUMENTED = Path(__file__).parents[1] / "docs" / "journal.md"
 
 pytestmark = pytest.mark.opencl
-Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(scope="module")
-def device() -> None:
-    try:
-        find_device("opencl:0").close()
-    except MissingError as missing:
-        pytest.skip(missing.message)
 
 
 @pytest.fixture
-def task(tmp_path: Path, device: None, monkeypatch: pytest.MonkeyPatch) -> Path:
+def task(tmp_path: Path, opencl_device: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     measure_little(monkeypatch)
     return write(tmp_path / "scale")
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["tunesmith", *arguments])
-        code: Any = 0
-        try:
-            cli.main()
-        except SystemExit as ended:
-            code = ended.code
-        return (code, *capsys.readouterr())
-
-    return call
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ import pytest
 from scale import NAIVE, TASK, TUNED, measure_little, write
 from tunesmith import arena, journal, runs
 from tunesmith.campaign import Order, _workload
-from tunesmith.device import find_device
-from tunesmith.errors import MissingError, UsageError
+from tunesmith.errors import UsageError
 from tunesmith.journal import read_events
 from tunesmith.mutants import Mutant
 from tunesmith.run import Run
@@ -22,16 +21,8 @@ pytestmark = pytest.mark.opencl
 FREE = TUNED.replace('"rows of eight" = "T % 8 == 0 or ITEMS < 8"', '"any" = "BLOCK > 0"')
 
 
-@pytest.fixture(scope="module")
-def device() -> None:
-    try:
-        find_device("opencl:0").close()
-    except MissingError as missing:
-        pytest.skip(missing.message)
-
-
 @pytest.fixture(autouse=True)
-def little(device: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def little(opencl_device: None, monkeypatch: pytest.MonkeyPatch) -> None:
     measure_little(monkeypatch)
 
 

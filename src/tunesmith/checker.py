@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from tunesmith.data import Array, Layout, draw, expected, layouts, take_rows, widened
+from tunesmith import oracle
+from tunesmith.data import Array, Layout, layouts, take_rows, widened
 from tunesmith.device import Device
 from tunesmith.judge import bits, judge, relative_error
 from tunesmith.messages import OTHER_POISONS, POISONS, Candidate, Case, Host, RunCheck
@@ -28,8 +29,6 @@ from tunesmith.values import DISTRIBUTIONS, Choice, Normal, Range
 TIMEOUT_S = 60.0
 VERIFIED_CONTENT = 7  # of the data that verify draws; screen and timing have others
 NUMBERS = itertools.count()
-LARGE = 2**22  # output elements beyond which only some rows go through the float64 oracle
-SAMPLED_ROWS = 256
 ROWS_AT_ONCE = 64  # of a large output, compared with the baseline's in parts that caches hold
 NO_TIME = "a launch that takes no time"
 REFUSED = ("OUT_OF_RESOURCES", "INVALID_CLUSTER", "COOPERATIVE_LAUNCH_TOO_LARGE", "INVALID_WORK_GROUP", "INVALID_VALUE",
@@ -54,60 +53,6 @@ class Checked:
     outputs: Mapping[str, Array] = field(default_factory=dict, repr=False)
 
 
-class Oracle:
-    """Inputs and expected outputs of a task, drawn and computed once per workload, seed and distribution."""
-
-    def __init__(self, task: Task, seed: int = 0) -> None:
-        self.task, self.seed = task, seed
-        self._inputs: dict[tuple[str, int, str], dict[str, Array]] = {}
-        self._expected: dict[tuple[str, int, str], dict[str, Array]] = {}
-
-    def inputs(self, workload: Workload, content: int = 0, distribution: str = "normal") -> dict[str, Array]:
-        key = (workload.name, content, distribution)
-        if key not in self._inputs:
-            self._inputs[key] = draw(self.task, workload, self.seed * 1000 + content, distribution)
-        return self._inputs[key]
-
-    def expected(self, workload: Workload, content: int = 0, distribution: str = "normal") -> dict[str, Array]:
-        """The oracle's outputs, of the sampled rows where the workload is large."""
-        key = (workload.name, content, distribution)
-        if key not in self._expected:
-            inputs = self.inputs(workload, content, distribution)
-            self._expected[key] = expected(self.task, workload, inputs, self.rows(workload))
-        return self._expected[key]
-
-    def rows(self, workload: Workload) -> Array | None:
-        """The rows that the oracle computes: all (None), or the first, the last and some between."""
-        elements = sum(int(np.prod(a.shape(workload.dims))) for a in self.task.outputs)
-        if self.task.rows is None or elements <= LARGE:
-            return None
-        count = workload.dims[self.task.rows]
-        if count <= SAMPLED_ROWS:
-            return None
-        rng = np.random.default_rng([self.seed, count])
-        between = rng.choice(np.arange(1, count - 1), SAMPLED_ROWS - 2, replace=False)
-        return np.sort(np.concatenate([[0], between, [count - 1]]))
-
-    def first_rows(self, workload: Workload, count: int, content: int = 0) -> Workload:
-        """A workload's first rows as a workload of its own: the same normal data, less of it."""
-        assert self.task.rows is not None
-        fewer = Workload(f"{workload.name} at {self.task.rows}={count}", dims={**workload.dims, self.task.rows: count},
-                         types=workload.types, values=workload.values, on=workload.on)  # fmt: skip
-        whole = self.inputs(workload, content)
-        rows = np.arange(count)
-        self._inputs[fewer.name, content, "normal"] = {
-            name: np.ascontiguousarray(take_rows(self.task, self.task.argument(name), data, rows))
-            for name, data in whole.items()
-        }
-        return fewer
-
-    def forget(self, workload: Workload) -> None:
-        """Drop what is held for a workload."""
-        for store in (self._inputs, self._expected):
-            for key in [k for k in store if k[0] == workload.name]:
-                del store[key]
-
-
 class Checker:
     """Checks candidates of one task on one device."""
 
@@ -116,7 +61,7 @@ class Checker:
         self.task, self.device = task, device
         self.seed = secrets.randbits(48) if seed is None else seed
         self.timeout_s = TIMEOUT_S
-        self.oracle = Oracle(task, self.seed)
+        self.oracle = oracle.Oracle(task, self.seed)
         self.number = next(NUMBERS)  # a device may be shared: another checker's data of the same name is not this one's
         self.baseline_errors: dict[tuple[str, str], dict[str, float]] = {}  # (workload, distribution): output: error
         self.baseline_outputs: dict[tuple[str, str], Mapping[str, Array]] = {}
@@ -147,7 +92,7 @@ class Checker:
         `at` tells what the same configuration launches on another workload: what a `batch_invariant` task is asked with.
         With `adopt` this is the baseline: its outputs are what `same_bits` means from now on, its error what `close` forgives.
         """
-        large = self.oracle.rows(workload) is not None or self._elements(workload) > LARGE
+        large = self.oracle.rows(workload) is not None or self._elements(workload) > oracle.LARGE
         worst: Checked | None = None
         normal: Checked | None = None
         for distribution in DISTRIBUTIONS[:1] if large else DISTRIBUTIONS:
