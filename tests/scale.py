@@ -52,6 +52,20 @@ __kernel void scale(__global const float* x, __global float* out, int T) {
   }
 }
 """
+NAIVE_CU = """/* tunesmith 1
+entry = "scale"
+grid = ["1"]
+block = ["32"]
+args = ["x", "out", "T"]
+*/
+#define DIM_D 256 // dim: d
+extern "C" __global__ void scale(const float* x, float* out, int T) {
+  for (int i = threadIdx.x; i < T * DIM_D; i += 32) out[i] = 2 * x[i] + 1;
+}
+"""
+TUNED_CU = TUNED.replace("__kernel void", 'extern "C" __global__ void').replace("__global const", "const")
+TUNED_CU = TUNED_CU.replace("__global float", "float").replace("get_group_id(0)", "blockIdx.x")
+TUNED_CU = TUNED_CU.replace("get_local_id(0)", "threadIdx.x")
 
 
 def write(folder: Path, *, task: str = TASK, naive: str = NAIVE, tuned: str = TUNED) -> Path:

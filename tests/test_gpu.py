@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -11,13 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tunesmith import checker
+from scale import NAIVE_CU, TUNED_CU, measure_little, write
+from tunesmith import checker, runs
 from tunesmith.binding import Binding
+from tunesmith.campaign import Order
 from tunesmith.compiling import Compilers
 from tunesmith.device import Device, find_device
 from tunesmith.evaluate import Evaluator
 from tunesmith.messages import Host
 from tunesmith.playoff import Pairing, play
+from tunesmith.prove import prove
 from tunesmith.task import InOut, Input, Output, Task, Workload, dynamic
 from tunesmith.template import Template
 from tunesmith.trial import Status, Trial
@@ -200,3 +204,25 @@ def test_the_session_is_clean_under_the_sanitizer() -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-800:] + done.stderr[-400:]
+
+
+# --- a whole search ----------------------------------------------------------------------------------------------------
+
+
+def test_a_search_finds_proves_and_is_proven_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One warp against a grid: the same task as on the CPU."""
+    measure_little(monkeypatch)
+    folder = write(tmp_path / "scale")
+    (folder / "baselines" / "naive.cu").write_text(NAIVE_CU)
+    (folder / "templates" / "tuned.cu").write_text(TUNED_CU)
+    order = Order(
+        folder, device="cuda:0", strategy="exhaustive", budget=("18trials",), run=tmp_path / "run", max_kernels=1
+    )
+    answer = runs.search(order, quiet=True)
+    assert answer["improved"]
+    assert answer["general"]["config"]["WRONG"] == 0
+    assert answer["trials"]["by_status"]["wrong"] >= 3
+    assert json.dumps(runs.replay(tmp_path / "run")) == json.dumps(answer)
+    again = prove(tmp_path / "run" / "result", device="cuda:0", threads=None, progress=lambda _: None)
+    assert again["holds"]
+    assert again["stale"] == []

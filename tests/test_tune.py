@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from conftest import Command
-from scale import NAIVE, TASK, TUNED, measure_little, write
+from scale import NAIVE, TASK, TUNED, TUNED_CU, measure_little, write
 from tunesmith import arena, journal, runs
 from tunesmith.campaign import Order
 from tunesmith.errors import UsageError
@@ -250,13 +250,8 @@ def test_the_command_line_searches_lists_and_replays(task: Path, tmp_path: Path,
 
 def test_on_a_null_device_nothing_is_proven(tmp_path: Path, task: Path) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
-    source = TUNED.replace(
-        "__kernel void scale(__global const float* x, __global float*",
-        'extern "C" __global__ void scale(const float* x, float*',
-    )
-    source = source.replace("get_group_id(0)", "blockIdx.x").replace("get_local_id(0)", "threadIdx.x")
-    (task / "templates" / "tuned.cu").write_text(source)
-    (task / "baselines" / "naive.cu").write_text(source)
+    (task / "templates" / "tuned.cu").write_text(TUNED_CU)
+    (task / "baselines" / "naive.cu").write_text(TUNED_CU)
     order = Order(task, device="null:sm_90:invented", budget=("8trials",), strategy="random", run=tmp_path / "run")
     answer = runs.search(order, quiet=True)
     assert (answer["proven"], answer["improved"], answer["table"]) == (False, False, [])
