@@ -7,13 +7,13 @@ import pytest
 from tunesmith.budget import QUIET, Budget, enough, outlook, progress
 from tunesmith.errors import UsageError
 from tunesmith.sharing import FIRST, Sharing
-from tunesmith.trial import Cell, Incumbent, Status, Trial
+from tunesmith.trial import Cell, Incumbent, Status, Timing, Trial
 
 W = ["w"]
 
 
-def scored(*scores: float | None, target: float | None = None) -> list[Trial]:
-    cells = {"w": Cell("w", target_fraction=target)}
+def scored(*scores: float | None, target: float | None = None, slow: float = 1.0) -> list[Trial]:
+    cells = {"w": Cell("w", timing=Timing(10.0, 10.0, 10.0 * slow), target_fraction=target)}
     return [
         Trial(i, "k", {}, Status.OK if s else Status.WRONG, score=s, cells=cells if s else {})
         for i, s in enumerate(scores, 1)
@@ -63,6 +63,7 @@ def test_a_search_ends_when_nothing_moves_for_long() -> None:
 def test_a_search_ends_at_the_target() -> None:
     assert enough(scored(1.0, target=0.97), 10**6, W) == ""
     assert enough(scored(1.0, target=1.01), 10**6, W).startswith("the target is reached: 1.01")
+    assert enough(scored(1.0, target=1.01, slow=1.05), 10**6, W) == ""  # one lucky time ends no search
 
 
 def test_the_target_is_reached_on_every_workload_or_not_at_all() -> None:

@@ -88,7 +88,7 @@ def enough(trials: Sequence[Trial], legal: int | None, workloads: Sequence[str],
     best = progress(trials)
     if not best or patient:
         return ""
-    fractions = _fractions(trials, workloads)
+    fractions = _fractions(trials, workloads, surely=True)
     if fractions and min(fractions) >= NEAR_TARGET:
         return f"the target is reached: {min(fractions):.2f} of it or more on every workload"
     quiet = len(trials) - best[-1][0]
@@ -97,13 +97,18 @@ def enough(trials: Sequence[Trial], legal: int | None, workloads: Sequence[str],
     return ""
 
 
-def _fractions(trials: Sequence[Trial], workloads: Sequence[str]) -> list[float]:
-    """How much of the target the best trial reaches on each workload; nothing where that is not known of all."""
+def _fractions(trials: Sequence[Trial], workloads: Sequence[str], *, surely: bool = False) -> list[float]:
+    """How much of the target the best trial reaches on each workload, or `surely` does: by the slow end of its interval.
+
+    Nothing where that is not known of all workloads.
+    """
     leader = max((t for t in trials if t.measured), key=lambda t: t.score or 0.0, default=None)
-    cells = [leader.cells.get(name) for name in workloads] if leader else []
-    return [cell.target_fraction for cell in cells if cell and cell.target_fraction] if all(
-        cell and cell.target_fraction for cell in cells
-    ) else []  # fmt: skip
+    found = []
+    for cell in (leader.cells.get(name) for name in workloads) if leader else ():
+        if cell is None or cell.timing is None or not cell.target_fraction:
+            return []
+        found.append(cell.target_fraction * (cell.timing.time_us / cell.timing.high_us if surely else 1.0))
+    return found
 
 
 def progress(trials: Sequence[Trial]) -> list[tuple[int, float]]:
