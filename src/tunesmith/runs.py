@@ -288,7 +288,9 @@ def _verdict(answer: Mapping[str, Any]) -> str:
     whole = (
         f"{ratio['ratio']:.2f}x (95 %: {ratio['low']:.2f} to {ratio['high']:.2f}) " if ratio and ratio["low"] else ""
     )
-    return f"improved: {whole}over {answer['fallback']}; {answer['reason']}"
+    left = sum(cell["trial"] is None for cell in answer["cells"])
+    counted = f", {left} of {len(answer['cells'])} workloads left to it at 1.00x" if left else ""
+    return f"improved: {whole}over {answer['fallback']}{counted}; {answer['reason']}"
 
 
 def _cell(cell: Mapping[str, Any]) -> tuple[str, ...]:

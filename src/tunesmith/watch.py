@@ -29,7 +29,7 @@ class Watch:
         self.run, self.quiet = run, quiet
         self.budget = Budget.parse(run.begin["budget"])
         self._said_at = self._drawn_at = 0.0
-        self._best = 0.0
+        self._best = run.best.score or 0.0 if run.best else 0.0
         self._live: Any = None
         run.listeners.append(self)
 
@@ -78,7 +78,7 @@ class Watch:
             case "tester":
                 return f"tester    {event['made']} wrong outputs made, {len(event['accepted'])} accepted"
             case "baseline" if event["status"] != "ok":
-                return f"baseline  {event['name']}: {event['status']}: {event['reason']}"
+                return f"baseline  {event['name']}: {event['reason']}"
             case "opponent":
                 times = ", ".join(f"{name} {us:.2f} µs" for name, us in self.run.opponent.time_us.items())  # type: ignore[union-attr]
                 return f"baseline  {event['name']}: {times}"
