@@ -199,7 +199,8 @@ class Result:
         base = self.run.opponent.time_us.get(name) if self.run.opponent else None
         cell: dict[str, Any] = {
             "workload": name, "dims": workload["dims"], "types": workload["types"], "template": None, "config": None,
-            "trial": None, "time_us": None, "baseline_us": base, "speedup": None, "target_fraction": None, "won": False, "reason": "",
+            "trial": None, "time_us": None, "baseline_us": base, "speedup": None, "target_fraction": None, "won": False,
+            "reason": "",
         }  # fmt: skip
         if number is None:
             return cell | {"reason": "not served: the baseline stays"} if self.general is not None else cell
