@@ -27,14 +27,7 @@ def begun(**changes: Any) -> Run:
 def test_each_rise_of_the_best_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     run = begun()
     with Watch(run):
-        run.emit(
-            "baseline",
-            name="other",
-            kind="callable",
-            status="illegal",
-            reason="not here: torch is not installed",
-            time_us={},
-        )
+        run.emit("baseline", name="other", kind="callable", status="illegal", reason="not here: torch", time_us={})
         run.emit("opponent", name="base")
         for number, score in enumerate((1.0, 2.0, 1.5, 2.001, 3.0), 1):
             trial(run, number, score)
