@@ -208,6 +208,7 @@ def test_no_improvement_is_found_where_there_is_none(task: Path, tmp_path: Path)
         (["--baseline", "other"], "--baseline other: no such baseline; known: naive"),
         (["nowhere.cl"], "no such file: nowhere.cl"),
         (["--budget", "soon"], "--budget 'soon' is no budget"),
+        (["--budget", "8calls"], "--budget in calls: a search asks no model"),
         (["--strategy", "prayer"], "unknown strategy 'prayer'; known: annealing, default"),
         (["--strategy", "prayer.py"], "no such file: prayer.py"),
         (["--device", "cuda:0"], "cuda:0 does not open"),

@@ -54,7 +54,8 @@ class Order:
 @contextlib.contextmanager
 def started(order: Order) -> Iterator[tuple[Run, Arena]]:
     """A new run for this order, and where it happens."""
-    Budget.parse(order.budget)
+    if Budget.parse(order.budget).calls is not None:
+        raise UsageError("--budget in calls: a search asks no model", hint="5m, 90s, 200trials or 60device-s")
     find_strategy(order.strategy)
     with _recorded(order) if str(order.device).startswith("recorded:") else _live(order) as begun:
         yield begun
