@@ -135,6 +135,23 @@ def test_a_strategy_that_fails_is_told(tmp_path: Path) -> None:
     assert len(Run.read(tmp_path / "run").trials) == 2  # numbers of any library are numbers
 
 
+def test_a_strategy_is_told_what_the_journal_holds(tmp_path: Path) -> None:
+    """Else one that reads more could not be brought back to where it was."""
+    own = tmp_path / "mine.py"
+    own.write_text(
+        "class Mine:\n    def __init__(self, space, rng):\n        self.left, self.heard = list(space), []\n"
+        "    def ask(self):\n        return self.left.pop(sum(self.heard) % len(self.left)) if self.left else None\n"
+        "    def tell(self, trial):\n"
+        "        self.heard.append(sum(len(c.timing.samples_us) for c in trial.cells.values() if c.timing))\n"
+        "        self.heard.append(int(1e9 * sum(trial.seconds.values())))\n"
+    )
+    search(tmp_path, strategy=str(own), budget="6trials")
+    lines = (tmp_path / "run" / journal.NAME).read_text().splitlines(keepends=True)
+    cut = max(i for i, line in enumerate(lines) if '"event":"trial"' in line)
+    (tmp_path / "run" / journal.NAME).write_text("".join(lines[: cut + 1]))
+    assert runs.resume(tmp_path / "run", quiet=True)["trials"]["total"] == 6
+
+
 def test_a_refused_search_leaves_another_runs_files_alone(tmp_path: Path) -> None:
     own = tmp_path / "mine.py"
     own.write_text("class Mine:\n    def ask(self): pass\n    def tell(self, trial): pass\n")
