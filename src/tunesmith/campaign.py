@@ -190,7 +190,6 @@ def _sources(order: Order, task: Task, device: Device) -> list[Path]:
 
 
 def _copied(path: Path, folder: Path) -> Path:
-    Template.load(path)
     folder.mkdir(exist_ok=True)
     return Path(shutil.copy(path, folder / path.name))
 

@@ -86,7 +86,8 @@ class Run:
     @staticmethod
     def resume(folder: Path) -> Run:
         """A run to go on with, held by this process."""
-        Run.read(folder)  # that there is one is said before anything is made
+        if not is_begun(folder):
+            return Run.read(folder)  # says what is wrong, before anything is made
         journal = Journal(folder)  # held before it is read, so that nobody adds to it in between
         try:
             run = Run.read(folder)
