@@ -125,4 +125,5 @@ class Pipeline:
         return replace(trial, seconds={**trial.seconds, "compile": compiled, "device": took})
 
     def close(self) -> None:
-        self._device.shutdown(wait=False, cancel_futures=True)
+        """Wait for what the device is at: its process is not ended from here while that thread speaks to it."""
+        self._device.shutdown(wait=True, cancel_futures=True)
